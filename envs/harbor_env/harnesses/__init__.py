@@ -1,0 +1,1 @@
+"""One file of facts per harness; `HARNESSES` closes the package."""

@@ -1,0 +1,1 @@
+"""Sandboxes: the local one (namespaces) and every Harbor backend by name."""

@@ -1,0 +1,1 @@
+"""Feeds TRL AsyncGRPOTrainer from harness rollouts."""
