@@ -157,7 +157,8 @@ class Generation:
     """What an engine sampled: `ids` (the stop token included, if one was sampled) and one log probability per id.
 
     `logprobs` are natural logs under the distribution sampled from. An engine below level `tokens` returns no ids and
-    fills `text` instead (and `message`, where it parsed calls itself).
+    fills `text` instead (and `message`, where it parsed calls itself). `trainable` is False where the log probabilities
+    are not those of the distribution sampled from; a finding then says why.
     """
 
     ids: Ids
@@ -169,6 +170,7 @@ class Generation:
     message: Message | None = None
     findings: tuple[Finding, ...] = ()
     extras: Mapping[str, Any] = field(default_factory=dict)
+    trainable: bool = True
 
 
 @dataclass(frozen=True, slots=True)
