@@ -35,7 +35,8 @@ class EngineRequest:
 
 @dataclass(frozen=True, slots=True)
 class EngineInfo:
-    """What a probe measured. `max_model_len` is the window in tokens, 0 where the engine does not say; `route` says which call is used and why."""
+    """What a probe measured. `max_model_len` is the window in tokens, 0 where the engine does not say. `route` says
+    which call is used and why."""
 
     level: Level
     model: str
