@@ -50,13 +50,26 @@ class HarborEnvError(Exception):
 
 
 class GatewayError(HarborEnvError):
-    """A request that was not served. `retry_after` is in seconds, None where the boundary did not say."""
+    """A request that was not served. `retry_after` is in seconds, None where the boundary did not say.
 
-    def __init__(self, kind: ErrorKind, message: str, *, retry_after: float | None = None) -> None:
+    For an overflow, `prompt_tokens` and `window` say how long the prompt is and how long it may be, where known.
+    """
+
+    def __init__(
+        self,
+        kind: ErrorKind,
+        message: str,
+        *,
+        retry_after: float | None = None,
+        prompt_tokens: int | None = None,
+        window: int | None = None,
+    ) -> None:
         super().__init__(message)
         self.kind: ErrorKind = kind
         self.message = message
         self.retry_after = retry_after
+        self.prompt_tokens = prompt_tokens
+        self.window = window
 
     @property
     def status(self) -> int:

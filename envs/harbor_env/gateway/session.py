@@ -1,0 +1,383 @@
+"""Plan a turn, then record it: the pure heart of the gateway.
+
+Invariant: `plan` changes nothing, and the prompt it returns is `ids(parent) + sampled(parent) + delta`, so a failed call
+leaves no trace. Only `add` changes a session, and only by one finished turn.
+"""
+
+from __future__ import annotations
+
+from array import array
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from harbor_env.errors import GatewayError
+from harbor_env.gateway.engines import SamplingParams
+from harbor_env.gateway.options import SessionOptions, context_digest
+from harbor_env.gateway.rendering import Renderer
+from harbor_env.gateway.tree import Attachment, Tree
+from harbor_env.gateway.types import (
+    Call,
+    Finding,
+    Generation,
+    Ids,
+    Level,
+    Message,
+    Reply,
+    Role,
+    Tool,
+    ToolCall,
+    Turn,
+    Usage,
+)
+
+UNTRAINABLE = frozenset({"logprob_not_finite", "logprobs_raw"})
+"""Codes of findings whose turn is kept but never trained."""
+
+SCALARS = (str, int, float, bool)
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """One turn about to be sampled: where it hangs, what it adds, and what the engine is asked."""
+
+    call: Call
+    parent: Turn | None
+    delta: tuple[Message, ...]
+    delta_ids: Ids
+    prompt_ids: array[int]
+    context: str
+    sampling: SamplingParams
+    turn_index: int
+    findings: tuple[Finding, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Stop:
+    """A budget is spent: the harness gets `text` as a last reply, and nothing is recorded as a turn."""
+
+    finding: Finding
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class Recorded:
+    """A finished turn and the reply that shows it."""
+
+    turn: Turn
+    reply: Reply
+
+
+@dataclass(frozen=True, slots=True)
+class _Delta:
+    """What a plan adds to its parent, whose ids, sampled ones included, are `before`."""
+
+    attachment: Attachment
+    before: array[int]
+    ids: Ids
+    findings: tuple[Finding, ...] = ()
+
+
+@dataclass(slots=True)
+class Session:
+    """One rollout's capture: options, tree and counts. `window` is the engine's context length in tokens.
+
+    `renderer` is None only for an engine below level `tokens`, which is sent messages instead of ids.
+    """
+
+    id: str
+    options: SessionOptions
+    level: Level
+    window: int
+    renderer: Renderer | None
+    tree: Tree = field(default_factory=Tree)
+    sampled_tokens: int = 0
+    findings: Counter[str] = field(default_factory=Counter)
+    _tools: tuple[tuple[Tool, ...], str] | None = None
+
+    def add(self, turn: Turn) -> None:
+        """Take a durable turn into the tree, whoever recorded it. Twice is once."""
+        if turn.id in self.tree:
+            return
+        self.tree.add(turn)
+        self.sampled_tokens += len(turn.sampled)
+        self.findings.update(finding.code for finding in turn.findings)
+
+    def plan(self, call: Call, *, in_flight: int = 0) -> Plan | Stop:
+        """Decide which turn the call continues and what it adds. Changes nothing.
+
+        `in_flight` counts calls of this session already at the engine. Raises `GatewayError` where the prompt does not
+        fit the window or the call cannot be rendered.
+        """
+        stop = self._budget_stop(in_flight)
+        if stop is not None:
+            return stop
+        call = self._resolve_previous(call)
+        if not call.messages:
+            raise GatewayError("bad_request", "messages: at least one message is required")
+        context = self.context(call.tools)
+        added = self._add_to_tree(call, context)
+        parent = added.attachment.parent
+        prompt = added.before
+        prompt.extend(added.ids)
+        sampling, findings = self._sampling(call, len(prompt))
+        return Plan(
+            call=call,
+            parent=parent,
+            delta=added.attachment.rest,
+            delta_ids=added.ids,
+            prompt_ids=prompt,
+            context=context,
+            sampling=sampling,
+            turn_index=len(self.tree.path(parent)),
+            findings=(*call.findings, *added.findings, *self._ignored(call), *findings),
+        )
+
+    def record(
+        self,
+        plan: Plan,
+        generation: Generation,
+        *,
+        turn_id: str,
+        mint: Callable[[], str],
+        created: int,
+        facts: Mapping[str, Any] | None = None,
+        role: str = "main",
+    ) -> Recorded:
+        """Turn a generation into a durable-to-be turn and the reply that shows it. Changes nothing.
+
+        `mint` returns a fresh call id, unique beyond this session; `created` is in whole seconds since the epoch.
+        """
+        message, findings = self._reply_message(plan, generation)
+        message = replace(message, tool_calls=tuple(_minted(call, mint) for call in message.tool_calls))
+        found = (*plan.findings, *generation.findings, *findings)
+        trainable = self.level == "tokens" and bool(generation.ids) and not any(f.code in UNTRAINABLE for f in found)
+        turn = Turn(
+            id=turn_id,
+            parent=plan.parent.id if plan.parent else None,
+            delta=plan.delta,
+            delta_ids=array("i", plan.delta_ids),
+            sampled=array("i", generation.ids),
+            logprobs=array("d", generation.logprobs),
+            finish=generation.finish,
+            reply=message,
+            context=plan.context,
+            prompt_length=len(plan.prompt_ids),
+            trainable=trainable,
+            role=role,  # type: ignore[arg-type]
+            facts=_facts(plan, generation, facts),
+            findings=found,
+        )
+        usage = Usage(
+            len(plan.prompt_ids) or int(generation.extras.get("prompt_tokens", 0)),
+            len(generation.ids) or int(generation.extras.get("completion_tokens", 0)),
+            generation.cached_tokens,
+        )
+        reply = Reply(turn_id, message, generation.finish, usage, model=plan.call.model, created=created)
+        return Recorded(turn, reply)
+
+    def count(self, call: Call) -> int:
+        """Tokens the call's prompt would have, exactly; nothing is recorded."""
+        if self.renderer is None:
+            raise GatewayError("bad_request", "token counts need an engine that takes token ids")
+        call = self._resolve_previous(call)
+        added = self._add_to_tree(call, self.context(call.tools))
+        return len(added.before) + len(added.ids)
+
+    def context(self, tools: tuple[Tool, ...]) -> str:
+        """The digest of tools and rendering options; the last tools are remembered, for they rarely change."""
+        if self._tools is None or self._tools[0] != tools:
+            self._tools = (tools, context_digest(tools, self.options.template_kwargs))
+        return self._tools[1]
+
+    def _budget_stop(self, in_flight: int) -> Stop | None:
+        budget = self.options.budget
+        calls = len(self.tree) + in_flight
+        if budget.max_calls is not None and calls >= budget.max_calls:
+            text = f"The budget of {budget.max_calls} model calls for this session is spent. Stop here."
+            return Stop(Finding("budget_calls", f"{calls} of {budget.max_calls} calls"), text)
+        if budget.max_output_tokens is not None and self.sampled_tokens >= budget.max_output_tokens:
+            text = f"The budget of {budget.max_output_tokens} output tokens for this session is spent. Stop here."
+            detail = f"{self.sampled_tokens} of {budget.max_output_tokens} tokens"
+            return Stop(Finding("budget_output_tokens", detail), text)
+        return None
+
+    def _resolve_previous(self, call: Call) -> Call:
+        """Put the history a `previous_response_id` stands for before the call's own messages.
+
+        System messages opening the new request replace those that opened the old one: the vendor does not carry
+        instructions over.
+        """
+        if not call.previous_id:
+            return call
+        turn = self.tree.get(call.previous_id)
+        if turn is None:
+            raise GatewayError(
+                "not_found", f"previous_response_id {call.previous_id!r} is not a response of this session"
+            )
+        opening = _opening(call.messages)
+        history = self.tree.messages(turn)
+        carried = history[_opening(history) :] if opening else history
+        messages = (*call.messages[:opening], *carried, *call.messages[opening:])
+        return replace(call, messages=messages, previous_id="")
+
+    def _add_to_tree(self, call: Call, context: str) -> _Delta:
+        """What the call adds, and to which turn; an exact delta, or a new root."""
+        if self.renderer is None:
+            return self._text_delta(call, context)
+        attachment = Attachment(None, call.messages)
+        if self.options.history == "tree":
+            attachment = self.tree.attach(call.messages, context)
+        if attachment.parent is None:
+            findings = self._new_root(context) if self.options.history == "tree" else ()
+            return _Delta(attachment, array("i"), self._render(call), findings)
+        before = self.tree.ids(attachment.parent)
+        prompt_ids = before[: len(before) - len(attachment.parent.sampled)]
+        rest = self._named(attachment.rest, call.messages)
+        delta = self.renderer.bridge(prompt_ids, attachment.parent.sampled, rest, call.tools)
+        if delta is None:
+            finding = Finding("root_no_exact_delta", f"{self.renderer.name}: {self.renderer.proof}")
+            return _Delta(Attachment(None, call.messages), array("i"), self._render(call), (finding,))
+        return _Delta(attachment, before, delta.ids, (*delta.findings, *self._fork(attachment.parent)))
+
+    def _text_delta(self, call: Call, context: str) -> _Delta:
+        attachment = self.tree.attach(call.messages, context)
+        findings = self._fork(attachment.parent) if attachment.parent else ()
+        return _Delta(attachment, array("i"), array("i"), findings)
+
+    def _fork(self, parent: Turn) -> tuple[Finding, ...]:
+        """A finding where the parent already has a child: a retry, an edit or a parallel call."""
+        if not self.tree.children(parent.id):
+            return ()
+        return (Finding("branch", f"turn {parent.id} has another continuation"),)
+
+    def _new_root(self, context: str) -> tuple[Finding, ...]:
+        roots = self.tree.children(None)
+        if not roots:
+            return ()
+        if all(root.context != context for root in roots):
+            return (Finding("root_other_tools", "tools or rendering options differ from every conversation so far"),)
+        return (Finding("root_other_history", "the history continues no turn of this session"),)
+
+    def _render(self, call: Call) -> list[int]:
+        if self.renderer is None:
+            return []
+        return self.renderer.render(self._named(call.messages, call.messages), call.tools)
+
+    def _named(self, messages: Sequence[Message], history: Sequence[Message]) -> list[Message]:
+        """The messages as the model knows them: its own call ids, and the function each result answers."""
+        names = {call.id: call.name for message in history for call in message.tool_calls if call.id}
+        return [self._native(message, names) for message in messages]
+
+    def _native(self, message: Message, names: Mapping[str, str]) -> Message:
+        if message.role == "tool" and message.tool_call_id:
+            minted = self.tree.minted(message.tool_call_id)
+            name = message.name or (minted.name if minted else names.get(message.tool_call_id, ""))
+            native = (minted.native_id if minted else "") or message.tool_call_id
+            return replace(message, name=name, tool_call_id=native)
+        if message.tool_calls:
+            return replace(message, tool_calls=tuple(map(self._native_call, message.tool_calls)))
+        return message
+
+    def _native_call(self, call: ToolCall) -> ToolCall:
+        minted = self.tree.minted(call.id)
+        return replace(call, id=minted.native_id) if minted and minted.native_id else call
+
+    def _sampling(self, call: Call, prompt_length: int) -> tuple[SamplingParams, tuple[Finding, ...]]:
+        """What to sample with: the session's distribution, and an output limit clamped to the room left."""
+        room = self.window - prompt_length
+        if room < 1:
+            raise GatewayError(
+                "overflow",
+                f"prompt is too long: {prompt_length} tokens > {self.window} maximum",
+                prompt_tokens=prompt_length,
+                window=self.window,
+            )
+        limit = min(v for v in (call.max_tokens, self.options.sampling.max_tokens, self._budget_left(), room) if v)
+        findings: tuple[Finding, ...] = ()
+        if call.max_tokens is not None and limit < call.max_tokens:
+            findings = (Finding("max_tokens_clamped", f"asked {call.max_tokens}, given {limit}"),)
+        pinned, asked = self.options.sampling, call.sampling
+        if self.options.purpose == "train":
+            temperature = 1.0 if pinned.temperature is None else pinned.temperature
+            return SamplingParams(limit, temperature, seed=pinned.seed), findings
+        return SamplingParams(
+            limit,
+            temperature=_first(pinned.temperature, asked.temperature, 1.0),
+            top_p=_first(pinned.top_p, asked.top_p, 1.0),
+            top_k=_first(pinned.top_k, asked.top_k, -1),
+            seed=_first(pinned.seed, asked.seed, None),
+        ), findings
+
+    def _budget_left(self) -> int | None:
+        cap = self.options.budget.max_output_tokens
+        return None if cap is None else cap - self.sampled_tokens
+
+    def _ignored(self, call: Call) -> tuple[Finding, ...]:
+        """What the harness asked for and a token-in engine or a training session does not do; said once a session."""
+        found: list[Finding] = []
+        asked = call.sampling
+        own = [
+            name for name in ("temperature", "top_p", "top_k", "stop", "seed") if getattr(asked, name) not in (None, ())
+        ]
+        if own and self.options.purpose == "train":
+            found.append(Finding("sampling_ignored", f"{', '.join(own)}: the session's own distribution is used"))
+        if call.tool_choice.mode not in ("auto", "none") and self.level == "tokens":
+            found.append(Finding("tool_choice_ignored", f"{call.tool_choice.mode} {call.tool_choice.name}".strip()))
+        if call.response_schema is not None and self.level == "tokens":
+            found.append(Finding("response_schema_ignored", "the reply is not constrained to the schema"))
+        return tuple(finding for finding in found if finding.code not in self.findings)
+
+    def _reply_message(self, plan: Plan, generation: Generation) -> tuple[Message, tuple[Finding, ...]]:
+        if self.renderer is None or not generation.ids:
+            return generation.message or Message("assistant", generation.text), ()
+        parsed = self.renderer.parse(generation.ids, plan.prompt_ids, plan.call.tools)
+        return parsed.message, parsed.findings
+
+
+def _first(*values: Any) -> Any:
+    return next((value for value in values if value is not None), None)
+
+
+def _opening(messages: Sequence[Message]) -> int:
+    """How many system messages the conversation opens with."""
+    role: Role = "system"
+    return next((i for i, message in enumerate(messages) if message.role != role), len(messages))
+
+
+def _minted(call: ToolCall, mint: Callable[[], str]) -> ToolCall:
+    return replace(call, id=mint(), native_id=call.native_id or call.id)
+
+
+def _facts(plan: Plan, generation: Generation, facts: Mapping[str, Any] | None) -> dict[str, Any]:
+    """The request's facts, kept with the turn."""
+    asked = plan.call.sampling
+    names = ("temperature", "top_p", "top_k", "seed")
+    sampling = {name: value for name in names if isinstance(value := getattr(asked, name), SCALARS)}
+    kept: dict[str, Any] = {"model": plan.call.model, "asked": {**sampling, "max_tokens": plan.call.max_tokens}}
+    kept["temperature"] = plan.sampling.temperature
+    kept["max_tokens"] = plan.sampling.max_tokens
+    if generation.weight_versions:
+        kept["weights"] = [[span.version, span.start, span.end] for span in generation.weight_versions]
+    if generation.cached_tokens:
+        kept["cached_tokens"] = generation.cached_tokens
+    return {**kept, **(facts or {})}
+
+
+def new_session(
+    session_id: str,
+    options: SessionOptions,
+    *,
+    level: Level,
+    window: int,
+    renderer: Renderer | None,
+    turns: Iterable[Turn] = (),
+) -> Session:
+    """A session with the turns recorded so far, its renderer bound to the session's template variables."""
+    if renderer is not None and options.template_kwargs:
+        renderer = renderer.bind(options.template_kwargs)
+    session = Session(session_id, options, level, window, renderer if level == "tokens" else None)
+    for turn in turns:
+        session.add(turn)
+    return session
