@@ -1,0 +1,62 @@
+"""The shape of a session: its turns as a forest, read path by path.
+
+Turns come in commit order, so a parent stands before its children. Every function is pure and visits a turn once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from harbor_env.gateway.types import Turn
+
+
+@dataclass(frozen=True, slots=True)
+class Path:
+    """One root-to-leaf path. `turns[owned_from:]` are on no earlier path: this one owns them."""
+
+    turns: tuple[Turn, ...]
+    owned_from: int
+
+    @property
+    def owned(self) -> tuple[Turn, ...]:
+        return self.turns[self.owned_from :]
+
+
+def roots(turns: Sequence[Turn]) -> list[Turn]:
+    """Turns that start a conversation, oldest first."""
+    return [turn for turn in turns if turn.parent is None]
+
+
+def leaves(turns: Sequence[Turn]) -> list[Turn]:
+    """Turns nothing continues, oldest first."""
+    continued = {turn.parent for turn in turns}
+    return [turn for turn in turns if turn.id not in continued]
+
+
+def paths(turns: Sequence[Turn]) -> list[Path]:
+    """One path per leaf: conversation by conversation, depth first, the oldest branch first.
+
+    Each turn is owned by exactly one path, the first that holds it. ValueError: a parent is missing or comes later.
+    """
+    children: dict[str | None, list[Turn]] = {None: []}
+    for turn in turns:
+        if turn.parent not in children:
+            raise ValueError(f"turn {turn.id} continues {turn.parent}, which is not before it")
+        children[turn.parent].append(turn)
+        children[turn.id] = []
+    found: list[Path] = []
+    trail: list[Turn] = []
+    owned_from = 0
+    waiting = [(turn, 0) for turn in reversed(children[None])]
+    while waiting:
+        turn, depth = waiting.pop()
+        owned_from = min(owned_from, depth)
+        del trail[depth:]
+        trail.append(turn)
+        following = children[turn.id]
+        waiting.extend((child, depth + 1) for child in reversed(following))
+        if not following:
+            found.append(Path(tuple(trail), owned_from))
+            owned_from = len(trail)
+    return found
