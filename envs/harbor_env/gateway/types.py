@@ -102,6 +102,9 @@ class Call:
     `max_tokens` is the output limit asked for (None: none). `thinking` is None where the harness did not say.
     `response_schema` is a JSON schema the reply was asked to follow. `previous_id` is a Responses
     `previous_response_id`; the session resolves it to history. `findings` are what decoding dropped or repaired.
+    `deferred_tools` were loaded in mid-conversation and are described in a tool result's text: they are never rendered
+    with `tools`, and only serve to type the arguments of a sampled call. `compaction` asks for the reply as one
+    Responses compaction item.
     """
 
     messages: tuple[Message, ...]
@@ -116,6 +119,8 @@ class Call:
     previous_id: str = ""
     include_usage: bool = True
     findings: tuple[Finding, ...] = ()
+    deferred_tools: tuple[Tool, ...] = ()
+    compaction: bool = False
 
 
 @dataclass(frozen=True, slots=True)
