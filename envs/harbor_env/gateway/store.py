@@ -71,6 +71,7 @@ class Store:
         self._reading = threading.Lock()
         self._writer = writer
         self._touched: dict[str, float] = {}
+        self._stored_contexts: dict[str, set[str]] = defaultdict(set)
 
     @classmethod
     def open(cls, directory: Path, *, power_loss_safe: bool = True) -> Store:
@@ -133,6 +134,7 @@ class Store:
     async def delete_session(self, session_id: str) -> bool:
         """Remove a session with its turns and findings; its rollouts stay. False: there was none."""
         self._touched.pop(session_id, None)
+        self._stored_contexts.pop(session_id, None)
         return await self._writer.run(
             lambda connection: connection.execute("DELETE FROM sessions WHERE id = ?", (session_id,)).rowcount > 0
         )
@@ -152,12 +154,15 @@ class Store:
     async def commit_turn(self, session_id: str, turn: Turn, context: Mapping[str, Any] | None = None) -> Committed:
         """Store a turn with its findings; returns once it is durable.
 
-        `context` is what `turn.context` is the digest of (tools and rendering options, JSON); it is stored once per
-        session. GatewayError(conflict): the session is gone, its parent is not in it, or the turn is already there.
+        `context` is what `turn.context` is the digest of, for exports: `{"tools": [Tool, ...], "template_kwargs": {}}`;
+        it is stored once per session. GatewayError(conflict): the session is gone, its parent is not in it, or the turn
+        is already there.
         """
         row = (session_id, *turn_to_row(turn))
         findings = [(session_id, turn.id, finding.code, finding.detail) for finding in turn.findings]
-        context_row = None if context is None else (session_id, turn.context, _json(context))
+        context_row = None
+        if context is not None and turn.context not in self._stored_contexts[session_id]:
+            context_row = (session_id, turn.context, _json(context))
         now = time.time()
 
         def insert(connection: sqlite3.Connection) -> Committed:
@@ -173,9 +178,12 @@ class Store:
             return Committed(seq or 0, previous)
 
         try:
-            return await self._writer.run(insert)
+            committed = await self._writer.run(insert)
         except sqlite3.IntegrityError as error:
             raise GatewayError("conflict", "The session was deleted, or it has this turn already.") from error
+        if context_row is not None:
+            self._stored_contexts[session_id].add(turn.context)
+        return committed
 
     def turns_after(self, session_id: str, seq: int = 0) -> list[tuple[int, Turn]]:
         """Turns committed after `seq` by any process, in commit order; a few microseconds when there are none."""
