@@ -1,7 +1,7 @@
 """Plan a turn, then record it: the pure heart of the gateway.
 
-Invariant: `plan` changes nothing, and the prompt it returns is `ids(parent) + sampled(parent) + delta`, so a failed call
-leaves no trace. Only `add` changes a session, and only by one finished turn.
+Invariant: `plan` changes nothing, and the prompt it returns is `ids(parent) + sampled(parent) + delta`, so a failed
+call leaves no trace. Only `add` changes a session, and only by one finished turn.
 """
 
 from __future__ import annotations

@@ -1,0 +1,160 @@
+"""The gateway as an ASGI app: thin routes over sessions, dialects and exports."""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from contextlib import asynccontextmanager
+
+from starlette.applications import Starlette
+from starlette.requests import ClientDisconnect, Request
+from starlette.responses import Response
+from starlette.routing import BaseRoute, Route
+from starlette.types import ASGIApp, Receive, Scope, Send
+
+from harbor_env.config import GatewayConfig
+from harbor_env.errors import GatewayError
+from harbor_env.gateway import control
+from harbor_env.gateway.bodies import read_body
+from harbor_env.gateway.dialects import DIALECTS, Dialect
+from harbor_env.gateway.dialects import Route as DialectRoute
+from harbor_env.gateway.engine_pool import EnginePool
+from harbor_env.gateway.parts import make_parts
+from harbor_env.gateway.respond import Connection, as_gateway_error, respond, send_error
+from harbor_env.gateway.running import Gateway
+from harbor_env.gateway.store import Store
+from harbor_env.gateway.take_turn import take_turn
+
+log = logging.getLogger(__name__)
+
+KEPT_HEADERS = (
+    "user-agent",
+    "x-claude-code-agent-id",
+    "x-openai-subagent",
+    "x-codex-parent-thread-id",
+    "thread-id",
+    "x-codex-window-id",
+    "x-parent-session-id",
+    "x-session-id",
+    "x-stainless-retry-count",
+)
+"""Request headers kept with a turn: they tell conversations of one harness apart. None carries a key."""
+
+
+class ModelRoute:
+    """One dialect route: body to `Call`, a turn, and the reply on its way back."""
+
+    def __init__(self, gateway: Gateway, dialect: Dialect, route: DialectRoute) -> None:
+        self._gateway = gateway
+        self._dialect = dialect
+        self._action = route.action
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        metrics = self._gateway.metrics
+        connection = Connection(receive, send)
+        began = time.perf_counter()
+        metrics.in_flight += 1
+        outcome = "gone"
+        try:
+            outcome = await self._serve(Request(scope, receive), connection)
+        except ClientDisconnect:
+            pass
+        except Exception as error:  # noqa: BLE001 - the boundary to the harness: every failure is answered in its dialect
+            outcome = await send_error(connection, self._dialect, as_gateway_error(error))
+        finally:
+            metrics.in_flight -= 1
+            metrics.calls[self._dialect.name, outcome] += 1
+            metrics.call_seconds += time.perf_counter() - began
+
+    async def _serve(self, request: Request, connection: Connection) -> str:
+        gateway, dialect = self._gateway, self._dialect
+        live = await gateway.sessions.live(session_secret(request))
+        raw = await read_raw(request, gateway.config.body_limit)
+        body = read_body(raw, request.headers.get("content-encoding", ""), gateway.config.body_limit)
+        call = dialect.decode(body, request.path_params)
+        if self._action == "count":
+            await connection.whole(200, dialect.count(live.session.count(call)))
+            return "ok"
+        work = take_turn(gateway.store, live, call, self._facts(request))
+        return await respond(connection, dialect, call, work, gateway.config.keepalive)
+
+    def _facts(self, request: Request) -> Mapping[str, object]:
+        found = {name: value for name in KEPT_HEADERS if (value := request.headers.get(name))}
+        return {"dialect": self._dialect.name, "headers": found}
+
+
+def session_secret(request: Request) -> str:
+    """The session named by path, `Authorization: Bearer`, `x-api-key`, `x-goog-api-key` or Google's `key` parameter."""
+    in_path = request.path_params.get("session")
+    if in_path:
+        return str(in_path)
+    scheme, _, token = request.headers.get("authorization", "").partition(" ")
+    if scheme.lower() == "bearer" and token.strip():
+        return token.strip()
+    headers = request.headers
+    return headers.get("x-api-key") or headers.get("x-goog-api-key") or request.query_params.get("key", "")
+
+
+async def read_raw(request: Request, limit: int) -> bytes:
+    """The body as sent, refused as soon as it is longer than `limit` bytes."""
+    chunks: list[bytes] = []
+    size = 0
+    async for chunk in request.stream():
+        size += len(chunk)
+        if size > limit:
+            raise GatewayError("too_large", f"The request body is over the limit of {limit} bytes.")
+        chunks.append(chunk)
+    return b"".join(chunks)
+
+
+def dialect_of(path: str, headers: Mapping[str, str]) -> Dialect:
+    """The dialect a request to an unknown path most likely speaks."""
+    if "/v1beta/" in path or "x-goog-api-key" in headers:
+        return DIALECTS["gemini"]
+    if "/messages" in path or "anthropic-version" in headers:
+        return DIALECTS["messages"]
+    return DIALECTS["responses"] if "/responses" in path else DIALECTS["chat"]
+
+
+async def unknown_path(request: Request, _: Exception) -> Response:
+    error = GatewayError("not_found", f"{request.method} {request.url.path}: this gateway has no such route.")
+    status, body = dialect_of(request.url.path, request.headers).error(error)
+    return Response(body, status, media_type="application/json")
+
+
+def model_routes(gateway: Gateway) -> list[BaseRoute]:
+    """Every dialect's routes, at the root and below `/sessions/{session}`."""
+    found: list[BaseRoute] = []
+    for dialect in DIALECTS.values():
+        for route in dialect.routes:
+            endpoint: ASGIApp = ModelRoute(gateway, dialect, route)
+            for prefix in ("", "/sessions/{session}"):
+                found.append(Route(prefix + route.path, endpoint, methods=[route.method]))
+    return found
+
+
+def create_app(config: GatewayConfig, ready: Callable[[Gateway], Awaitable[None]] | None = None) -> Starlette:
+    """The app for one process. Its store and engines open with the app's lifespan; `ready` runs when they are."""
+    gateway = Gateway(config)
+
+    @asynccontextmanager
+    async def lifespan(_: Starlette) -> AsyncIterator[None]:
+        store = Store.open(config.data)
+        engines = EnginePool(make_parts(config), window=config.window)
+        gateway.start(store, engines)
+        try:
+            if ready is not None:
+                await ready(gateway)
+            yield
+        finally:
+            await engines.close()
+            store.close()
+
+    app = Starlette(
+        routes=[*model_routes(gateway), *control.routes(gateway)],
+        lifespan=lifespan,
+        exception_handlers={404: unknown_path, 405: unknown_path},
+    )
+    app.state.gateway = gateway
+    return app

@@ -1,0 +1,239 @@
+"""The gateway's own routes: sessions, exports, health, metrics and the model list."""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import secrets
+from collections import Counter
+from collections.abc import Awaitable, Callable, Mapping
+from typing import Any, Literal
+
+import orjson
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.routing import BaseRoute, Route
+
+from harbor_env.errors import GatewayError, UsageError
+from harbor_env.gateway.engines import EngineInfo
+from harbor_env.gateway.export import TRAINED_ROLES, Format, SessionExport, find_format
+from harbor_env.gateway.options import Budget, EngineOptions, PinnedSampling, SessionOptions
+from harbor_env.gateway.paths import leaves, roots
+from harbor_env.gateway.running import Gateway
+from harbor_env.gateway.store import SessionRecord
+from harbor_env.gateway.types import Turn
+
+Endpoint = Callable[[Request], Awaitable[Response]]
+
+
+class _Wire(BaseModel):
+    model_config = ConfigDict(extra="forbid")
+
+
+class _Engine(_Wire):
+    kind: str = "vllm"
+    url: str = ""
+    model: str = ""
+    api_key: str = ""
+
+
+class _Sampling(_Wire):
+    temperature: float | None = Field(default=None, ge=0)
+    top_p: float | None = Field(default=None, gt=0, le=1)
+    top_k: int | None = None
+    max_tokens: int | None = Field(default=None, ge=1)
+    seed: int | None = None
+
+
+class _Budget(_Wire):
+    max_calls: int | None = Field(default=None, ge=0)
+    max_output_tokens: int | None = Field(default=None, ge=0)
+
+
+class CreateSession(_Wire):
+    """The body of `POST /sessions`; every field may be left out."""
+
+    metadata: dict[str, Any] = Field(default_factory=dict)
+    engine: _Engine | None = None
+    sampling: _Sampling = Field(default_factory=_Sampling)
+    budget: _Budget = Field(default_factory=_Budget)
+    history: Literal["tree", "as_sent"] = "tree"
+    template_kwargs: dict[str, Any] = Field(default_factory=dict)
+    purpose: Literal["train", "eval"] = "train"
+
+    def options(self, defaults: Mapping[str, Any]) -> SessionOptions:
+        return SessionOptions(
+            metadata=self.metadata,
+            engine=EngineOptions(**self.engine.model_dump()) if self.engine else None,
+            sampling=PinnedSampling(**self.sampling.model_dump()),
+            budget=Budget(**self.budget.model_dump()),
+            history=self.history,
+            template_kwargs={**defaults, **self.template_kwargs},
+            purpose=self.purpose,
+        )
+
+
+def routes(gateway: Gateway) -> list[BaseRoute]:
+    """Control routes need the admin key where one is set; health and the model list never do."""
+    control = Control(gateway)
+    found: list[BaseRoute] = [
+        Route("/", control.hello, methods=["GET"]),
+        Route("/health", control.health, methods=["GET"]),
+        Route("/metrics", control.guarded(control.metrics), methods=["GET"]),
+        Route("/sessions", control.guarded(control.create), methods=["POST"]),
+        Route("/sessions/{session}", control.guarded(control.counts), methods=["GET"]),
+        Route("/sessions/{session}", control.guarded(control.delete), methods=["DELETE"]),
+        Route("/sessions/{session}/export", control.guarded(control.export), methods=["GET"]),
+    ]
+    for prefix in ("", "/sessions/{session}"):
+        found += [Route(f"{prefix}/{version}/models", control.models, methods=["GET"]) for version in ("v1", "v1beta")]
+    return found
+
+
+class Control:
+    """Endpoints over one gateway."""
+
+    def __init__(self, gateway: Gateway) -> None:
+        self._gateway = gateway
+
+    def guarded(self, endpoint: Endpoint) -> Endpoint:
+        """Refuse a caller without the admin key, and answer errors as JSON."""
+
+        async def checked(request: Request) -> Response:
+            try:
+                self._check_admin(request)
+                return await endpoint(request)
+            except GatewayError as error:
+                body = {"error": {"type": error.kind, "message": error.message}}
+                return _json(body, error.status)
+
+        return checked
+
+    def _check_admin(self, request: Request) -> None:
+        key = self._gateway.config.admin_key
+        if not key:
+            return
+        _, _, bearer = request.headers.get("authorization", "").partition(" ")
+        given = bearer or request.headers.get("x-api-key", "")
+        if not secrets.compare_digest(given.encode(), key.encode()):
+            raise GatewayError("unauthorized", "This route needs the admin key: Authorization: Bearer KEY.")
+
+    async def hello(self, _: Request) -> Response:
+        return _json({"service": "openenv-harbor gateway", "health": "/health"})
+
+    async def health(self, _: Request) -> Response:
+        opened = self._gateway.engines.known(None)
+        engine: dict[str, Any] = {"ready": False}
+        if opened is not None:
+            renderer = opened.renderer
+            engine = {"ready": True, **_engine_facts(opened.info)}
+            engine |= {"tito": renderer.tito, "renderer": renderer.name} if renderer else {"tito": None}
+        return _json({"status": "ok", "engine": engine, "in_flight": self._gateway.metrics.in_flight})
+
+    async def metrics(self, _: Request) -> Response:
+        text = self._gateway.metrics.text(sessions=len(self._gateway.sessions))
+        return Response(text, media_type="text/plain; version=0.0.4")
+
+    async def models(self, _: Request) -> Response:
+        opened = self._gateway.engines.known(None)
+        name = opened.info.model if opened else (self._gateway.config.model or "policy")
+        window = opened.info.max_model_len if opened else None
+        entry = {"id": name, "object": "model", "type": "model", "created": 0, "owned_by": "policy"}
+        entry |= {"display_name": name, "max_model_len": window, "name": f"models/{name}"}
+        return _json({"object": "list", "data": [entry], "models": [entry], "has_more": False})
+
+    async def create(self, request: Request) -> Response:
+        """Open a session. `level` is null while its engine has not been reached."""
+        wanted = _read_create(await request.body())
+        options = wanted.options(self._gateway.config.template_kwargs)
+        opened = await self._gateway.sessions.open(options)
+        engine = self._gateway.engines.known(options.engine)
+        return _json(
+            {
+                "session_id": opened.id,
+                "api_key": opened.key,
+                "base_url": f"{self._gateway.config.url}/sessions/{opened.key}",
+                "level": engine.info.level if engine else None,
+            }
+        )
+
+    async def counts(self, request: Request) -> Response:
+        record = self._record(request)
+        turns = self._gateway.store.turns(record.id)
+        findings = self._gateway.store.finding_counts(record.id)
+        return _json(session_counts(turns, findings, self._gateway.store.idle_seconds(record.id)))
+
+    async def export(self, request: Request) -> Response:
+        """The session in one format; `roles=main,subagent` says whose sampled tokens are trained."""
+        record = self._record(request)
+        try:
+            wanted = find_format(request.query_params.get("format", "trace"))
+        except UsageError as error:
+            raise GatewayError("bad_request", str(error)) from error
+        roles = request.query_params.get("roles")
+        trained = tuple(roles.split(",")) if roles is not None else TRAINED_ROLES
+        body = await asyncio.to_thread(self._export, record, trained, wanted)
+        return Response(body, media_type=wanted.media_type)
+
+    def _export(self, record: SessionRecord, trained: tuple[str, ...], wanted: Format) -> bytes:
+        store = self._gateway.store
+        session = SessionExport(
+            session_id=public_id(record.id),
+            turns=store.turns(record.id),
+            contexts=store.contexts(record.id),
+            metadata=record.options.get("metadata") or {},
+            findings=[finding for turn, finding in store.findings(record.id) if turn is None],
+            trained_roles=trained,
+        )
+        return wanted.encode(session)
+
+    async def delete(self, request: Request) -> Response:
+        await self._gateway.sessions.delete(self._record(request).id)
+        return _json({"deleted": True})
+
+    def _record(self, request: Request) -> SessionRecord:
+        record = self._gateway.sessions.find(request.path_params["session"])
+        if record is None:
+            raise GatewayError("not_found", "There is no such session.")
+        return record
+
+
+def session_counts(turns: list[Turn], findings: Counter[str], idle_seconds: float) -> dict[str, Any]:
+    """What `GET /sessions/{id}` says of a session; tokens are counts of sampled tokens."""
+    ends = leaves(turns)
+    return {
+        "calls": len(turns),
+        "turns": len(turns),
+        "roots": len(roots(turns)),
+        "leaves": len(ends),
+        "rows": sum(1 for turn in ends if len(turn.sampled)),
+        "tokens": {
+            "sampled": sum(len(turn.sampled) for turn in turns),
+            "trainable": sum(len(turn.sampled) for turn in turns if turn.trainable),
+        },
+        "findings": dict(sorted(findings.items())),
+        "idle_s": round(idle_seconds, 3),
+    }
+
+
+def public_id(session_id: str) -> str:
+    """What exports call a session: its id is a secret, this digest of it is not."""
+    return hashlib.blake2b(session_id.encode(), digest_size=8).hexdigest()
+
+
+def _engine_facts(info: EngineInfo) -> dict[str, Any]:
+    return {"level": info.level, "model": info.model, "window": info.max_model_len, "route": info.route}
+
+
+def _read_create(raw: bytes) -> CreateSession:
+    try:
+        return CreateSession.model_validate_json(raw or b"{}")
+    except ValidationError as error:
+        first = error.errors()[0]
+        field = ".".join(str(part) for part in first["loc"]) or "body"
+        raise GatewayError("bad_request", f"{field}: {first['msg']}") from error
+
+
+def _json(document: Mapping[str, Any], status: int = 200) -> Response:
+    return Response(orjson.dumps(document), status, media_type="application/json")

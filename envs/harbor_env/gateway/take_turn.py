@@ -1,0 +1,82 @@
+"""One call through the gateway: plan, generate, record, commit.
+
+Invariant: the engine call is the only long await; before the commit nothing changed, after it the turn is durable.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import secrets
+import time
+from collections.abc import Mapping
+from typing import Any
+
+from harbor_env.errors import EngineError, GatewayError, RenderingError
+from harbor_env.gateway.engines import EngineRequest
+from harbor_env.gateway.session import Plan, Stop
+from harbor_env.gateway.sessions import LiveSession
+from harbor_env.gateway.store import Store
+from harbor_env.gateway.types import Call, Generation, Message, Reply, Usage
+
+
+async def take_turn(store: Store, live: LiveSession, call: Call, facts: Mapping[str, Any]) -> Reply:
+    """The reply to one call. Cancelling it before the commit aborts the generation and leaves no turn.
+
+    Raises GatewayError, EngineError among them; the session is then as it was.
+    """
+    planned = plan(live, call)
+    if isinstance(planned, Stop):
+        await store.add_findings(live.session.id, [planned.finding])
+        return _stopped(planned, call)
+    began = time.time()
+    generation = await _generate(live, planned)
+    seconds = time.time() - began
+    recorded = live.session.record(
+        planned,
+        generation,
+        turn_id=f"turn_{secrets.token_hex(12)}",
+        mint=_call_id,
+        created=int(began),
+        facts={**facts, "began": round(began, 3), "engine_s": round(seconds, 3)},
+    )
+    context = {"tools": call.tools, "template_kwargs": live.session.options.template_kwargs}
+    committed = await asyncio.shield(store.commit_turn(live.session.id, recorded.turn, context))
+    live.wrote(committed, recorded.turn)
+    return recorded.reply
+
+
+def plan(live: LiveSession, call: Call) -> Plan | Stop:
+    """Plan a turn; a conversation the template refuses is the caller's error."""
+    try:
+        return live.session.plan(call, in_flight=live.in_flight)
+    except RenderingError as error:
+        raise GatewayError("bad_request", str(error)) from error
+
+
+async def _generate(live: LiveSession, planned: Plan) -> Generation:
+    renderer = live.session.renderer
+    request = EngineRequest(
+        id=secrets.token_hex(12),
+        prompt_ids=planned.prompt_ids,
+        sampling=planned.sampling,
+        stop_ids=renderer.stop_ids if renderer else (),
+        call=planned.call,
+        turn_index=planned.turn_index,
+    )
+    live.in_flight += 1
+    try:
+        generation = await live.engine.engine.generate(request)
+    finally:
+        live.in_flight -= 1
+    if generation.finish == "abort":
+        raise EngineError("engine_error", "The engine aborted this generation; asking again may work.")
+    return generation
+
+
+def _call_id() -> str:
+    return f"call_{secrets.token_hex(12)}"
+
+
+def _stopped(stop: Stop, call: Call) -> Reply:
+    reply_id, message = f"stop_{secrets.token_hex(8)}", Message("assistant", stop.text)
+    return Reply(reply_id, message, "stop", Usage(0, 0), model=call.model, created=int(time.time()))
