@@ -1,1 +1,104 @@
-"""One file of facts per harness; `HARNESSES` closes the package."""
+"""One file of facts per harness; `HARNESSES` closes the package.
+
+A harness is a program nobody changes: what is known about it is data here, and Harbor's own adapter runs it. Every
+lookup also takes `module:Name`, either a `Harness` or a Harbor agent class, and any other agent Harbor knows by name.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from importlib import import_module
+from typing import Any, Literal
+
+from harbor_env.errors import UsageError
+
+DialectName = Literal["chat", "responses", "messages", "gemini"]
+KeyPlace = Literal["key", "url"]
+"""Where a harness carries its session: as the API key, or, if it sends no key of ours, in the base URL's path."""
+
+HARNESSES: dict[str, str] = {
+    "claude-code": "harbor_env.harnesses.claude_code:CLAUDE_CODE",
+    "mini-swe-agent": "harbor_env.harnesses.mini_swe_agent:MINI_SWE_AGENT",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class RoleMarker:
+    """How a conversation that is not the main one is told on the wire.
+
+    `place` is where to look: a request header by `name` (present, and containing `text`), the system text, the text of
+    the last user message, or the absence of tools.
+    """
+
+    role: Literal["subagent", "compaction", "auxiliary"]
+    place: Literal["header", "system", "last_user", "no_tools"]
+    name: str = ""
+    text: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Bake:
+    """How a harness is installed once into a read-only layer.
+
+    `script` is bash, run as root with a network under `set -euo pipefail`; it installs the pinned version below
+    `$PREFIX` and links its commands into /usr/local/bin. `$HOST_PYTHON` is the prefix of the Python that runs this
+    package. `check` is a command that exits 0 once the harness is there.
+    """
+
+    script: str
+    check: str
+
+
+@dataclass(frozen=True, slots=True)
+class Harness:
+    """Everything known about one harness. Text in `env` and `kwargs` may use {model}, {window} and {max_output}.
+
+    `agent` is Harbor's name for it or `module:Class`. `base_url_suffix` follows the gateway's URL. `key_variable`
+    carries the session's key. Entries of `window_env` are set only where the engine's window is known. `atif` says that
+    a trajectory is written; `discards` that a reply without a valid call disappears from the harness's own history.
+    """
+
+    name: str
+    agent: str
+    dialect: DialectName
+    version: str = ""
+    bake: Bake | None = None
+    base_url_suffix: str = ""
+    key_variable: str = "OPENAI_API_KEY"
+    key_place: KeyPlace = "key"
+    env: Mapping[str, str] = field(default_factory=dict)
+    window_env: Mapping[str, str] = field(default_factory=dict)
+    kwargs: Mapping[str, Any] = field(default_factory=dict)
+    atif: bool = False
+    discards: bool = False
+    roles: tuple[RoleMarker, ...] = ()
+
+
+def find(name: str) -> Harness:
+    """The harness called `name`, or named by `module:Name`, or any other agent of Harbor's.
+
+    Raises `UsageError` with the names there are.
+    """
+    path = HARNESSES.get(name, name if ":" in name else "")
+    if not path:
+        return _from_harbor(name)
+    module_name, _, attribute = path.partition(":")
+    try:
+        found = getattr(import_module(module_name), attribute)
+    except (ImportError, AttributeError) as error:
+        raise UsageError(f"Harness {name!r} cannot be imported: {error}.") from error
+    if isinstance(found, Harness):
+        return found
+    from harbor_env.harnesses.wiring import describe_agent
+
+    return describe_agent(name, path, found)
+
+
+def _from_harbor(name: str) -> Harness:
+    from harbor_env.harnesses.wiring import agent_class, agent_names, describe_agent
+
+    if name not in agent_names():
+        known = ", ".join(sorted({*HARNESSES, *agent_names()}))
+        raise UsageError(f"There is no harness {name!r}. Choose one of: {known}; or give module:Name.")
+    return describe_agent(name, name, agent_class(name))

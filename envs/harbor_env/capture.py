@@ -1,0 +1,88 @@
+"""What the gateway captured of a rollout, fetched once and kept as files without the session's secrets.
+
+A file appears whole or not at all, so that a batch killed at any moment can be resumed from what it left.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import orjson
+
+from harbor_env.atif import CapturedCall
+from harbor_env.gateway_client import GatewayClient, OpenSession
+
+
+@dataclass(frozen=True, slots=True)
+class Capture:
+    """Counts of a session, its findings by code, the tool calls its turns sampled, and where its trace and rows lie.
+
+    `counts`: calls, turns, roots, leaves, rows, sampled and trainable tokens. Files are named relative to the batch.
+    """
+
+    counts: Mapping[str, int] = field(default_factory=dict)
+    findings: Mapping[str, int] = field(default_factory=dict)
+    calls: tuple[CapturedCall, ...] = ()
+    trace: str = ""
+    rows: str = ""
+
+    @property
+    def turns(self) -> int:
+        return self.counts.get("turns", 0)
+
+
+async def fetch_capture(client: GatewayClient, session: OpenSession, out: Path, name: str) -> Capture:
+    """Counts always; trace and rows, below `out/traces`, where there is a turn. Raises GatewayError."""
+    counts = await client.counts(session.id)
+    flat = {key: value for key, value in counts.items() if isinstance(value, int)}
+    flat |= {f"{key}_tokens": value for key, value in (counts.get("tokens") or {}).items()}
+    capture = Capture(flat, counts.get("findings") or {})
+    if not capture.turns:
+        return capture
+    anonymous = _Anonymous(session, name)
+    trace = anonymous.clean(await client.export(session.id, "trace"))
+    rows = anonymous.clean(await client.export(session.id, "rows"))
+    files = (f"traces/{name}.trace.json", f"traces/{name}.rows.jsonl")
+    for file, content in zip(files, (trace, rows), strict=True):
+        write_whole(out / file, content)
+    return Capture(flat, capture.findings, captured_calls(orjson.loads(trace)), *files)
+
+
+def captured_calls(trace: Mapping[str, Any]) -> tuple[CapturedCall, ...]:
+    """Every tool call the turns of a compact trace sampled, in its order."""
+    replies = (turn["reply"] for turn in trace.get("turns", ()))
+    return tuple(
+        CapturedCall(call["id"], call["function"]["name"]) for reply in replies for call in reply.get("tool_calls", ())
+    )
+
+
+def write_whole(path: Path, content: bytes) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    part = path.with_name(f".{path.name}.part")
+    part.write_bytes(content)
+    part.replace(path)
+
+
+def read_json(path: Path) -> dict[str, Any] | None:
+    """A JSON object from a file; None where there is none or it is not one."""
+    try:
+        document = orjson.loads(path.read_bytes())
+    except (OSError, orjson.JSONDecodeError):
+        return None
+    return document if isinstance(document, dict) else None
+
+
+@dataclass(frozen=True, slots=True)
+class _Anonymous:
+    """Exports name their session, and a session's id opens it: the rollout's name stands in its place."""
+
+    session: OpenSession
+    name: str
+
+    def clean(self, content: bytes) -> bytes:
+        for secret in (self.session.key, self.session.id):
+            content = content.replace(secret.encode(), self.name.encode())
+        return content

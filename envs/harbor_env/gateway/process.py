@@ -1,0 +1,97 @@
+"""The gateway as a child process on loopback, for programs that bring their own: started, awaited, stopped.
+
+Invariant: the child dies with this process, however that ends. Its control routes need a key made here, because agents
+in a sandbox reach the same port.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import ctypes
+import secrets
+import signal
+import sys
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import orjson
+
+from harbor_env.errors import UsageError
+
+READY_WITHIN = 300.0
+"""Seconds until the ready line: an engine may have a model to load first."""
+STOP_WITHIN = 10.0
+
+_PR_SET_PDEATHSIG = 1
+
+
+@dataclass(frozen=True, slots=True)
+class RunningGateway:
+    """A gateway that answered. `ready` is its ready line: url, level, tito."""
+
+    url: str
+    admin_key: str
+    ready: dict[str, Any]
+
+
+@asynccontextmanager
+async def gateway_process(flags: Sequence[str], log: Path) -> AsyncIterator[RunningGateway]:
+    """Run `gateway.serve` with `flags` on a free loopback port for as long as the block lasts.
+
+    Raises UsageError with the gateway's own last words where it does not start. What it prints goes to `log`.
+    """
+    admin_key = f"ak-{secrets.token_hex(16)}"
+    log.parent.mkdir(parents=True, exist_ok=True)
+    with log.open("ab") as errors:
+        process = await asyncio.create_subprocess_exec(
+            *(sys.executable, "-m", "harbor_env.gateway.serve"),
+            *("--host", "127.0.0.1", "--port", "0", "--admin-key", admin_key),
+            *flags,
+            stdout=asyncio.subprocess.PIPE,
+            stderr=errors,
+            stdin=asyncio.subprocess.DEVNULL,
+            start_new_session=True,
+            preexec_fn=_die_with_parent if sys.platform == "linux" else None,
+        )
+    try:
+        ready = await _ready_line(process, log)
+        yield RunningGateway(ready["url"], admin_key, ready)
+    finally:
+        await _stop(process)
+
+
+async def _ready_line(process: asyncio.subprocess.Process, log: Path) -> dict[str, Any]:
+    if process.stdout is None:
+        raise RuntimeError("the gateway was started without a pipe")
+    try:
+        async with asyncio.timeout(READY_WITHIN):
+            while line := await process.stdout.readline():
+                if line.lstrip().startswith(b"{"):
+                    ready: dict[str, Any] = orjson.loads(line)
+                    return ready
+    except TimeoutError:
+        raise UsageError(f"The gateway was not ready within {READY_WITHIN:.0f} s; its log is {log}.") from None
+    raise UsageError(_last_words(log) or f"The gateway ended at once; its log is {log}.")
+
+
+async def _stop(process: asyncio.subprocess.Process) -> None:
+    if process.returncode is not None:
+        return
+    process.send_signal(signal.SIGTERM)
+    try:
+        await asyncio.wait_for(process.wait(), STOP_WITHIN)
+    except TimeoutError:
+        process.kill()
+        await process.wait()
+
+
+def _last_words(log: Path) -> str:
+    words = [line for line in log.read_text(errors="replace").splitlines() if line.strip()]
+    return words[-1] if words else ""
+
+
+def _die_with_parent() -> None:
+    ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGTERM)

@@ -1,0 +1,97 @@
+"""What a finished trial and its capture amount to: a score, or the reason why there is none.
+
+Pure. Invariant: `reward` is None exactly when `ok` is False, so a failure can never be read as a zero.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Literal
+
+from harbor_env.reward import Selected
+
+Kind = Literal["sandbox", "agent", "verifier", "engine", "capture", "timeout", "cancelled", "task"]
+Phase = Literal["none", "sandbox", "setup", "agent", "verifier"]
+
+INFRASTRUCTURE: frozenset[Kind] = frozenset({"sandbox", "engine", "capture", "cancelled"})
+"""Failures that say nothing about the policy: the same rollout may be run again."""
+
+ENGINE_CODES = ("engine_error", "engine_down", "engine_timeout", "rate_limited", "internal")
+PHASES: dict[Phase, tuple[Kind, str]] = {
+    "none": ("task", "The task could not be loaded"),
+    "sandbox": ("sandbox", "The sandbox did not start"),
+    "setup": ("sandbox", "The harness could not be set up in the sandbox"),
+    "agent": ("agent", "The harness failed"),
+    "verifier": ("verifier", "The verifier failed"),
+}
+SANDBOX_ERRORS = frozenset(
+    {"SandboxError", "SandboxLikelyOutOfMemoryError", "MemoryLimitExceededError", "EnvironmentStartTimeoutError"}
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Reason:
+    """Why there is no score: `kind` is stable, `sentence` is for people."""
+
+    kind: Kind
+    sentence: str
+
+
+@dataclass(frozen=True, slots=True)
+class Ran:
+    """What Harbor says of a trial: the last phase it reached, and the exception that ended it, if any."""
+
+    phase: Phase
+    error_type: str = ""
+    error: str = ""
+
+    @property
+    def timed_out(self) -> bool:
+        return self.error_type == "AgentTimeoutError"
+
+
+NOT_RUN = Ran("none")
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """`flags` are what a reader of a score should know: `timeout`, `agent_error`."""
+
+    ok: bool
+    reward: float | None
+    reason: Reason | None = None
+    flags: tuple[str, ...] = ()
+
+
+def judge(ran: Ran, selected: Selected, turns: int, findings: Mapping[str, int]) -> Outcome:
+    """Score or reason. A harness that timed out or exited badly after real turns keeps the reward its work earned."""
+    engine_failures = [code for code in ENGINE_CODES if findings.get(code)]
+    if ran.phase in ("none", "sandbox", "setup"):
+        return _failed(*PHASES[ran.phase], ran.error)
+    if ran.error_type in SANDBOX_ERRORS:
+        return _failed("sandbox", "The sandbox failed", ran.error)
+    if turns == 0 and engine_failures:
+        return _failed("engine", "No model call succeeded", ", ".join(engine_failures))
+    if turns == 0:
+        return _failed("capture", "The harness made no model call through the gateway", ran.error)
+    if ran.error_type and not ran.timed_out and engine_failures:
+        return _failed("engine", "The harness gave up after the engine failed", ", ".join(engine_failures))
+    if selected.value is not None:
+        flags = () if not ran.error_type else ("timeout",) if ran.timed_out else ("agent_error",)
+        return Outcome(True, selected.value, flags=flags)
+    if ran.timed_out:
+        return _failed("timeout", "The harness ran out of time", selected.problem)
+    if ran.error_type:
+        return _failed(*PHASES[ran.phase], ran.error)
+    return _failed("verifier", selected.problem)
+
+
+def _failed(kind: Kind, sentence: str, cause: str = "") -> Outcome:
+    return Outcome(False, None, Reason(kind, one_line(f"{sentence.rstrip('.')}: {cause}" if cause else sentence)))
+
+
+def one_line(text: str, limit: int = 300) -> str:
+    """The text on one line; the end is kept as well as the beginning where it is long, for causes come last."""
+    flat = " ".join(text.split())
+    return flat if len(flat) <= limit else f"{flat[: limit // 3]} ... {flat[-2 * limit // 3 :]}"

@@ -1,0 +1,209 @@
+"""One task, one harness, one sandbox: a reward and a trace, or the reason why there is none.
+
+Invariant: `run_rollout` raises nothing but CancelledError, one attempt is one gateway session, and no secret of that
+session is in anything it leaves behind.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import shutil
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Literal
+
+from harbor_env.atif import NO_ATIF, AtifCheck, compare
+from harbor_env.capture import Capture, fetch_capture, read_json
+from harbor_env.gateway_client import GatewayClient, OpenSession
+from harbor_env.errors import EngineError, GatewayError, HarborEnvError
+from harbor_env.harnesses import Harness, find
+from harbor_env.outcome import NOT_RUN, Outcome, Phase, Ran, Reason, judge, one_line
+from harbor_env.reward import select_reward
+from harbor_env.scrub import scrub_folder, scrub_text, tail
+
+log = logging.getLogger(__name__)
+
+Progress = Callable[[str], None]
+"""Told the name of each phase as it begins: session, sandbox, setup, agent, verifier, capture."""
+
+
+@dataclass(frozen=True, slots=True)
+class GatewayAddress:
+    """Where the gateway listens, its admin key, and what harnesses are told: `window` in tokens, 0 where unknown."""
+
+    url: str
+    admin_key: str = ""
+    model: str = "policy"
+    window: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class RolloutSpec:
+    """Everything one rollout is made from. `name` is its id and its file name; times are in seconds.
+
+    `layers` are baked harnesses to mount. `agent_timeout` None keeps the task's own. `session` is what else the session
+    is opened with: template_kwargs, history, engine.
+    """
+
+    name: str
+    task: Path
+    harness: str
+    gateway: GatewayAddress
+    out: Path
+    sandbox: str = "local"
+    layers: tuple[Path, ...] = ()
+    sampling: Mapping[str, Any] = field(default_factory=dict)
+    budget: Mapping[str, int] = field(default_factory=dict)
+    purpose: Literal["train", "eval"] = "train"
+    session: Mapping[str, Any] = field(default_factory=dict)
+    agent_timeout: float | None = None
+    agent_kwargs: Mapping[str, Any] = field(default_factory=dict)
+    agent_env: Mapping[str, str] = field(default_factory=dict)
+    sandbox_kwargs: Mapping[str, Any] = field(default_factory=dict)
+    reward_key: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class RolloutResult:
+    """What a rollout came to. `reward` is None exactly when `ok` is False; `rewards` is all the verifier wrote.
+
+    `seconds` per phase; `counts` and `findings` are the session's; `log_tail` is the end of the harness's output.
+    `trace` and `rows` are files below the rollout's `out`, "" where nothing was captured.
+    """
+
+    name: str
+    task: str
+    harness: str
+    sandbox: str
+    ok: bool
+    reward: float | None
+    reason: Reason | None = None
+    flags: tuple[str, ...] = ()
+    rewards: Mapping[str, float] = field(default_factory=dict)
+    seconds: Mapping[str, float] = field(default_factory=dict)
+    counts: Mapping[str, int] = field(default_factory=dict)
+    findings: Mapping[str, int] = field(default_factory=dict)
+    atif: AtifCheck = NO_ATIF
+    level: str = ""
+    log_tail: str = ""
+    trace: str = ""
+    rows: str = ""
+
+
+@dataclass(slots=True)
+class _Attempt:
+    """What is known so far, so that a failure at any point still tells all of it."""
+
+    spec: RolloutSpec
+    began: float
+    session: OpenSession | None = None
+    ran: Ran = NOT_RUN
+    rewards: dict[str, float] = field(default_factory=dict)
+    seconds: dict[str, float] = field(default_factory=dict)
+    capture: Capture = field(default_factory=Capture)
+    atif: AtifCheck = NO_ATIF
+
+    @property
+    def logs(self) -> Path:
+        return self.spec.out / "logs" / self.spec.name
+
+    @property
+    def secrets(self) -> tuple[str, ...]:
+        return (self.session.key, self.session.id) if self.session else ()
+
+    def result(self, outcome: Outcome) -> RolloutResult:
+        spec, capture = self.spec, self.capture
+        self.seconds["total"] = round(time.monotonic() - self.began, 3)
+        return RolloutResult(
+            name=spec.name,
+            task=spec.task.name,
+            harness=spec.harness,
+            sandbox=spec.sandbox,
+            ok=outcome.ok,
+            reward=outcome.reward,
+            reason=outcome.reason,
+            flags=outcome.flags,
+            rewards=self.rewards,
+            seconds=self.seconds,
+            counts=capture.counts,
+            findings=capture.findings,
+            atif=self.atif,
+            level=self.session.level if self.session else "",
+            log_tail=scrub_text(_log_tail(self.logs / "agent"), self.secrets),
+            trace=capture.trace,
+            rows=capture.rows,
+        )
+
+
+async def run_rollout(spec: RolloutSpec, progress: Progress = lambda phase: None) -> RolloutResult:
+    """Run one attempt. Never raises, except CancelledError after the sandbox is gone."""
+    attempt = _Attempt(spec, time.monotonic())
+    try:
+        return await _run(attempt, progress)
+    except GatewayError as error:
+        kind: Literal["engine", "capture"] = "engine" if isinstance(error, EngineError) else "capture"
+        reason = Reason(kind, one_line(str(error)))
+    except HarborEnvError as error:
+        reason = Reason("task", one_line(str(error)))
+    except Exception as error:  # a failed rollout is a value, whatever failed
+        log.exception("rollout %s failed", spec.name)
+        phase = attempt.ran.phase
+        reason = Reason("task" if phase == "none" else "sandbox", one_line(f"{type(error).__name__}: {error}"))
+    return attempt.result(Outcome(False, None, reason))
+
+
+async def _run(attempt: _Attempt, progress: Progress) -> RolloutResult:
+    spec = attempt.spec
+    harness = find(spec.harness)
+    shutil.rmtree(attempt.logs, ignore_errors=True)
+    async with GatewayClient(spec.gateway.url, spec.gateway.admin_key) as client:
+        progress("session")
+        attempt.session = await client.open(_session_options(spec))
+        try:
+            await _run_trial(attempt, harness, attempt.session, progress)
+        finally:
+            if attempt.logs.is_dir():
+                await asyncio.to_thread(scrub_folder, attempt.logs, attempt.secrets)
+        progress("capture")
+        attempt.capture = await fetch_capture(client, attempt.session, spec.out, spec.name)
+    attempt.atif = _check_atif(attempt)
+    selected = select_reward(attempt.rewards, spec.reward_key)
+    return attempt.result(judge(attempt.ran, selected, attempt.capture.turns, attempt.capture.findings))
+
+
+async def _run_trial(attempt: _Attempt, harness: Harness, session: OpenSession, progress: Progress) -> None:
+    """Harbor's own trial, once. Harbor is imported here, when there is something to run."""
+    from harbor_env.trial import run_trial
+
+    def at(phase: Phase) -> None:
+        attempt.ran = Ran(phase)
+        progress(phase)
+
+    facts = await run_trial(attempt.spec, harness, session, at)
+    attempt.ran, attempt.rewards = facts.ran, facts.rewards
+    attempt.seconds |= facts.seconds
+
+
+def _session_options(spec: RolloutSpec) -> dict[str, Any]:
+    metadata = {"rollout": spec.name, "task": spec.task.name, "harness": spec.harness, "sandbox": spec.sandbox}
+    return {
+        **spec.session,
+        "metadata": metadata,
+        "sampling": dict(spec.sampling),
+        "budget": dict(spec.budget),
+        "purpose": spec.purpose,
+    }
+
+
+def _check_atif(attempt: _Attempt) -> AtifCheck:
+    trajectory = read_json(attempt.logs / "agent" / "trajectory.json")
+    return compare(trajectory, attempt.capture.calls, attempt.capture.turns)
+
+
+def _log_tail(folder: Path) -> str:
+    """The end of what the harness printed: the newest text file Harbor's adapter left at the top of its folder."""
+    files = sorted(folder.glob("*.txt"), key=lambda path: path.stat().st_mtime) if folder.is_dir() else []
+    return tail(files[-1]) if files else ""

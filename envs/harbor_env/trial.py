@@ -1,0 +1,110 @@
+"""Harbor's own trial, run once for one session: the only file that builds a `TrialConfig`.
+
+Invariant: Harbor never retries here, because a second attempt in one session would mix two rollouts.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from harbor_env.harnesses.wiring import Connection, agent_config  # first: it quietens litellm before Harbor imports it
+
+# isort: split
+from harbor.models.trial.config import TaskConfig, TrialConfig
+from harbor.models.trial.result import TimingInfo, TrialResult
+from harbor.trial.hooks import TrialEvent, TrialHookEvent
+from harbor.trial.trial import Trial
+
+from harbor_env.gateway_client import OpenSession
+from harbor_env.harnesses import Harness
+from harbor_env.outcome import Phase, Ran
+from harbor_env.sandboxes import environment_config
+
+if TYPE_CHECKING:
+    from harbor_env.rollout import RolloutSpec
+
+STARTS: dict[TrialEvent, Phase] = {
+    TrialEvent.ENVIRONMENT_START: "sandbox",
+    TrialEvent.AGENT_START: "agent",
+    TrialEvent.VERIFICATION_START: "verifier",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class TrialFacts:
+    """How far the trial came, what the verifier wrote, and seconds per phase."""
+
+    ran: Ran
+    rewards: dict[str, float] = field(default_factory=dict)
+    seconds: dict[str, float] = field(default_factory=dict)
+
+
+async def run_trial(
+    spec: RolloutSpec, harness: Harness, session: OpenSession, at: Callable[[Phase], None]
+) -> TrialFacts:
+    """Run the task once; failures inside it are in the facts. `at` hears of phases as they begin.
+
+    Raises what Harbor raises for a task or a configuration it cannot load, and CancelledError.
+    """
+    trial = await Trial.create(_trial_config(spec, harness, session))
+
+    async def hear(event: TrialHookEvent) -> None:
+        at(STARTS[event.event])
+
+    for event in STARTS:
+        trial.add_hook(event, hear)
+    return _facts(await trial.run())
+
+
+def _trial_config(spec: RolloutSpec, harness: Harness, session: OpenSession) -> TrialConfig:
+    root = spec.gateway.url
+    connection = Connection(
+        root=root,
+        session_url=f"{root}/sessions/{session.key}",
+        key=session.key,
+        model=spec.gateway.model,
+        window=spec.gateway.window,
+        timeout=spec.agent_timeout,
+        kwargs=spec.agent_kwargs,
+        env=spec.agent_env,
+    )
+    return TrialConfig(
+        task=TaskConfig(path=spec.task),
+        trial_name=spec.name,
+        trials_dir=spec.out / "logs",
+        agent=agent_config(harness, connection),
+        environment=environment_config(spec.sandbox, gateway=root, layers=spec.layers, **spec.sandbox_kwargs),
+    )
+
+
+def _facts(result: TrialResult) -> TrialFacts:
+    timings: dict[Phase, TimingInfo | None] = {
+        "sandbox": result.environment_setup,
+        "setup": result.agent_setup,
+        "agent": result.agent_execution,
+        "verifier": result.verifier,
+    }
+    reached: Phase = "none"
+    for phase, timing in timings.items():
+        if timing is not None and timing.started_at is not None:
+            reached = phase
+    seconds: dict[str, float] = {
+        name: took for name, timing in timings.items() if (took := _seconds(timing)) is not None
+    }
+    rewards = dict(result.verifier_result.rewards or {}) if result.verifier_result else {}
+    error = next(iter(result._recorded_exceptions()), None)
+    if error is None:
+        return TrialFacts(Ran(reached), rewards, seconds)
+    verifier = result.verifier
+    if reached == "verifier" and verifier and verifier.started_at and error.occurred_at <= verifier.started_at:
+        reached = "agent"
+    return TrialFacts(Ran(reached, error.exception_type, error.exception_message), rewards, seconds)
+
+
+def _seconds(timing: TimingInfo | None) -> float | None:
+    if timing is None or timing.started_at is None or timing.finished_at is None:
+        return None
+    took: float = (timing.finished_at - timing.started_at).total_seconds()
+    return round(took, 3)
