@@ -17,8 +17,8 @@ from typing import Any, Literal
 
 from harbor_env.atif import NO_ATIF, AtifCheck, compare
 from harbor_env.capture import Capture, fetch_capture, read_json
-from harbor_env.gateway_client import GatewayClient, OpenSession
 from harbor_env.errors import EngineError, GatewayError, HarborEnvError
+from harbor_env.gateway_client import GatewayClient, OpenSession
 from harbor_env.harnesses import Harness, find
 from harbor_env.outcome import NOT_RUN, Outcome, Phase, Ran, Reason, judge, one_line
 from harbor_env.reward import select_reward
