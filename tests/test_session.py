@@ -1,0 +1,215 @@
+"""Planning and recording one turn."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from harbor_env.errors import GatewayError
+from harbor_env.gateway.options import Budget, PinnedSampling, SessionOptions
+from harbor_env.gateway.session import Stop, new_session
+from harbor_env.gateway.types import Call, Finding, Generation, Message, Sampling, ToolCall, ToolChoice
+from tests.fake_renderer import END
+from tests.play import Player, bash, player, result, said, system, user
+
+START = (system("You are an agent."), user("Count the lines."))
+
+
+def codes(play: Player, turn: int = -1) -> list[str]:
+    return [finding.code for finding in play.session.tree.turns()[turn].findings]
+
+
+def test_planning_changes_nothing() -> None:
+    play = player()
+    play.ask(*START, reply=said("One."))
+    before = (len(play.session.tree), play.session.sampled_tokens, dict(play.session.findings))
+    play.plan(*START)
+    assert (len(play.session.tree), play.session.sampled_tokens, dict(play.session.findings)) == before
+
+
+def test_a_reply_shows_minted_ids_true_usage_and_no_token_ids() -> None:
+    play = player()
+    planned = play.plan(*START)
+    recorded = play.finish(planned, said("Look.", bash("ls")))
+    reply = recorded.reply
+    assert reply.message.tool_calls[0].id.startswith("call_")
+    assert reply.usage.prompt_tokens == len(planned.prompt_ids) == recorded.turn.prompt_length
+    assert reply.usage.completion_tokens == len(recorded.turn.sampled)
+    assert recorded.turn.sampled[-1] == END
+
+
+def test_a_prompt_over_the_window_is_refused_with_its_length_and_changes_nothing() -> None:
+    play = player(window=20)
+    with pytest.raises(GatewayError) as caught:
+        play.plan(*START)
+    assert caught.value.kind == "overflow"
+    assert caught.value.window == 20
+    assert caught.value.prompt_tokens is not None
+    assert caught.value.prompt_tokens > 20
+    assert len(play.session.tree) == 0
+
+
+def test_the_output_limit_is_clamped_to_the_room_left_with_a_finding() -> None:
+    play = player(window=200)
+    play.ask(*START, reply=said("x"), max_tokens=32_000)
+    planned = play.plan(*START, max_tokens=32_000)
+    assert planned.sampling.max_tokens == 200 - len(planned.prompt_ids)
+    assert "max_tokens_clamped" in codes(play)
+
+
+def test_the_smallest_of_all_output_limits_wins() -> None:
+    play = player(SessionOptions(sampling=PinnedSampling(max_tokens=50), budget=Budget(max_output_tokens=30)))
+    assert play.plan(*START).sampling.max_tokens == 30
+    assert play.plan(*START, max_tokens=10).sampling.max_tokens == 10
+
+
+def test_a_training_session_samples_its_own_distribution_and_says_so_once() -> None:
+    play = player(SessionOptions(sampling=PinnedSampling(temperature=0.8, seed=3)))
+    asked = Sampling(temperature=0.0, top_p=0.5, top_k=4, seed=9)
+    planned = play.plan(*START, sampling=asked)
+    assert (planned.sampling.temperature, planned.sampling.top_p, planned.sampling.top_k) == (0.8, 1.0, -1)
+    assert planned.sampling.seed == 3
+    play.ask(*START, reply=said("x"), sampling=asked)
+    play.ask(*START, reply=said("x"), sampling=asked)
+    assert [codes(play, 0).count("sampling_ignored"), codes(play, 1).count("sampling_ignored")] == [1, 0]
+    assert play.session.tree.turns()[0].facts["asked"]["top_p"] == 0.5
+
+
+def test_an_evaluation_uses_what_the_harness_asks_where_nothing_is_pinned() -> None:
+    play = player(SessionOptions(purpose="eval", sampling=PinnedSampling(top_p=0.9)))
+    sampling = play.plan(*START, sampling=Sampling(temperature=0.2, top_p=0.5)).sampling
+    assert (sampling.temperature, sampling.top_p) == (0.2, 0.9)
+
+
+def test_what_a_training_session_cannot_honour_is_a_finding() -> None:
+    play = player()
+    choice = ToolChoice("named", "bash")
+    play.ask(*START, reply=said("x"), tool_choice=choice, response_schema={"type": "object"})
+    assert {"tool_choice_ignored", "response_schema_ignored"} <= set(codes(play))
+
+
+@pytest.mark.parametrize(
+    ("budget", "code"), [(Budget(max_calls=1), "budget_calls"), (Budget(max_output_tokens=2), "budget_output_tokens")]
+)
+def test_a_spent_budget_stops_the_harness_without_a_turn(budget: Budget, code: str) -> None:
+    play = player(SessionOptions(budget=budget))
+    play.ask(*START, reply=said("x"), cut=2)
+    stop = play.session.plan(Call(START, play.tools))
+    assert isinstance(stop, Stop)
+    assert stop.finding.code == code
+    assert stop.text
+    assert len(play.session.tree) == 1
+
+
+def test_calls_in_flight_count_towards_the_budget() -> None:
+    play = player(SessionOptions(budget=Budget(max_calls=2)))
+    assert isinstance(play.session.plan(Call(START, play.tools), in_flight=2), Stop)
+
+
+def test_a_previous_response_id_stands_for_its_whole_history() -> None:
+    play = player()
+    first = play.finish(play.plan(*START), said("", bash("ls")))
+    shown = result(first.reply.message.tool_calls[0], "a")
+    play.ask(shown, reply=said("Done."), previous_id=first.reply.id)
+    second = play.session.tree.turns()[1]
+    assert second.parent == first.turn.id
+    assert second.delta == (shown,)
+
+
+def test_instructions_beside_a_previous_response_id_replace_the_old_ones() -> None:
+    play = player()
+    first = play.finish(play.plan(*START), said("Hm."))
+    play.ask(START[0], user("Go."), reply=said("Done."), previous_id=first.reply.id)
+    play.ask(system("Other."), user("Go."), reply=said("Done."), previous_id=first.reply.id)
+    _, same, other = play.session.tree.turns()
+    assert same.parent == first.turn.id
+    assert other.parent is None
+    assert other.delta[0] == system("Other.")
+    assert START[0] not in other.delta
+
+
+def test_an_unknown_previous_response_id_is_not_found() -> None:
+    with pytest.raises(GatewayError) as caught:
+        player().plan(*START, previous_id="resp_x")
+    assert caught.value.kind == "not_found"
+
+
+def test_no_messages_at_all_is_a_bad_request() -> None:
+    with pytest.raises(GatewayError) as caught:
+        player().plan()
+    assert caught.value.kind == "bad_request"
+
+
+def test_history_as_sent_renders_every_turn_from_text() -> None:
+    play = player(SessionOptions(history="as_sent"))
+    first = play.ask(*START, reply=said("One.", reasoning="hidden"))
+    play.ask(*START, replace(first, reasoning=""), user("Two?"), reply=said("Two."))
+    assert [turn.parent for turn in play.session.tree.turns()] == [None, None]
+    assert "hidden" not in play.renderer.decode(play.session.tree.turns()[1].delta_ids)
+
+
+def test_a_renderer_without_an_exact_delta_starts_a_new_root_and_says_why() -> None:
+    play = player(refuses_deltas=True)
+    first = play.ask(*START, reply=said("One."))
+    play.ask(*START, first, user("Two?"), reply=said("Two."))
+    assert play.session.tree.turns()[1].parent is None
+    assert codes(play) == ["root_no_exact_delta"]
+
+
+def test_template_variables_bind_the_renderer_of_the_session() -> None:
+    options = SessionOptions(template_kwargs={"enable_thinking": False})
+    renderer = player(options).session.renderer
+    assert renderer is not None
+    assert renderer.template_kwargs == {"enable_thinking": False}  # type: ignore[attr-defined]
+
+
+@pytest.mark.parametrize("code", ["logprob_not_finite", "logprobs_raw"])
+def test_a_turn_whose_log_probabilities_are_no_good_is_kept_and_not_trainable(code: str) -> None:
+    play = player()
+    planned = play.plan(*START)
+    generation = Generation([1001, END], [-0.5, float("nan")], "stop", findings=(Finding(code),))
+    recorded = play.session.record(planned, generation, turn_id="t", mint=str, created=0)
+    assert not recorded.turn.trainable
+    assert list(recorded.turn.sampled) == [1001, END]
+
+
+def test_an_engine_below_tokens_gives_turns_that_can_never_be_trained() -> None:
+    session = new_session("s", SessionOptions(), level="text", window=1000, renderer=None)
+    planned = session.plan(Call(START, ()))
+    assert not isinstance(planned, Stop)
+    reply = Message("assistant", "Hi.", tool_calls=(ToolCall("x", "bash", "{}"),))
+    generation = Generation((), (), "stop", message=reply, extras={"prompt_tokens": 7, "completion_tokens": 3})
+    recorded = session.record(planned, generation, turn_id="t", mint=lambda: "c1", created=0)
+    assert (recorded.turn.trainable, list(recorded.turn.sampled)) == (False, [])
+    assert recorded.reply.usage.prompt_tokens == 7
+    assert recorded.reply.message.tool_calls[0].id == "c1"
+
+
+def test_a_result_reaches_the_model_under_the_id_it_wrote_and_with_its_function() -> None:
+    play = player()
+    planned = play.plan(*START)
+    sampled = Message("assistant", "", tool_calls=(ToolCall("", "Read", "{}", native_id="functions.Read:0"),))
+    recorded = play.finish(planned, sampled)
+    call = replace(recorded.reply.message.tool_calls[0], native_id="functions.Read:0")
+    play.session.tree._minted[call.id] = (recorded.turn.id, call)
+    named = play.session._named([result(call, "text")], ())
+    assert named[0].tool_call_id == "functions.Read:0"
+    assert named[0].name == "Read"
+
+
+def test_a_count_is_the_length_of_the_prompt_the_same_call_would_have() -> None:
+    play = player()
+    first = play.ask(*START, reply=said("", bash("ls"), reasoning="hidden"))
+    history = (*START, first, result(first.tool_calls[0], "a"))
+    assert play.session.count(Call(history, play.tools)) == len(play.plan(*history).prompt_ids)
+    assert len(play.session.tree) == 1
+
+
+def test_a_turn_other_processes_wrote_is_taken_once() -> None:
+    play = player()
+    play.ask(*START, reply=said("One."))
+    turn = play.session.tree.turns()[0]
+    tokens = play.session.sampled_tokens
+    play.session.add(turn)
+    assert play.session.sampled_tokens == tokens
