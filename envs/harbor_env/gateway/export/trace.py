@@ -14,7 +14,7 @@ import numpy as np
 import orjson
 
 from harbor_env.gateway.export import openai_shape
-from harbor_env.gateway.export.session_export import SessionExport
+from harbor_env.gateway.export.session_export import SessionExport, are_log_probabilities
 from harbor_env.gateway.types import Turn
 
 if TYPE_CHECKING:
@@ -51,24 +51,29 @@ def encode(session: SessionExport) -> bytes:
 
 
 def expand(trace: Mapping[str, Any]) -> TrainingTrace:
-    """OpenEnv's trace from a decoded compact document, one validated `TrainingTurn` per turn, in its order.
+    """OpenEnv's trace from a decoded compact document: one `TrainingTurn` per turn, in its order.
 
     Prompts are whole; the mask covers prompt and completion; requests and responses are OpenAI-shaped. A turn without
     ids (a text-only engine) is left out: nothing could be trained on it. ValueError: not such a document.
     """
     from openenv.core.harness import TrainingTrace
+    from openenv.core.harness.training import TrainingTurn
 
     if trace.get("format") != FORMAT:
         raise ValueError(f"expected a {FORMAT} document, got {trace.get('format')!r}")
     reached: dict[str | None, tuple[list[int], list[dict[str, Any]]]] = {None: ([], [])}
-    entries = []
+    turns = []
     for turn in trace["turns"]:
+        if turn["id"] in reached or turn["parent"] not in reached:
+            raise ValueError(f"turn {turn['id']} is there twice or stands before its parent")
         before, said = reached[turn["parent"]]
         prompt, asked = before + turn["delta_ids"], said + turn["messages"]
         reached[turn["id"]] = (prompt + turn["sampled_ids"], [*asked, turn["reply"]])
         if prompt:
-            entries.append(_entry(turn, prompt, asked, trace["tools"].get(turn["context"], [])))
-    return TrainingTrace.from_entries(entries)
+            # Constructed, not validated: the model would read each prompt token once per turn after it, several
+            # seconds for a long session. Here every token is checked once, where it enters the conversation.
+            turns.append(TrainingTurn.model_construct(**_fields(turn, prompt, asked, trace["tools"])))
+    return TrainingTrace.model_construct(turns=turns)
 
 
 def _turn(session: SessionExport, turn: Turn) -> dict[str, Any]:
@@ -89,32 +94,45 @@ def _turn(session: SessionExport, turn: Turn) -> dict[str, Any]:
     }
 
 
-def _entry(
-    turn: Mapping[str, Any], prompt: list[int], asked: list[dict[str, Any]], tools: list[dict[str, Any]]
+def _fields(
+    turn: Mapping[str, Any], prompt: list[int], asked: list[dict[str, Any]], tools: Mapping[str, list[dict[str, Any]]]
 ) -> dict[str, Any]:
+    """The fields of a `TrainingTurn`. ValueError: its ids and log probabilities are not what they must be."""
+    _check(turn)
     sampled: list[int] = turn["sampled_ids"]
     model = str(turn["facts"].get("model", ""))
+    offered = tools.get(turn["context"])
+    choice = {"index": 0, "message": turn["reply"], "finish_reason": turn["finish_reason"]}
     usage = {
         "prompt_tokens": len(prompt),
         "completion_tokens": len(sampled),
         "total_tokens": len(prompt) + len(sampled),
     }
-    choice = {"index": 0, "message": turn["reply"], "finish_reason": turn["finish_reason"]}
     return {
+        "node_id": turn["id"],
         "prompt_token_ids": prompt,
         "completion_token_ids": sampled,
         "per_token_logps": [_logprob(value) for value in turn["logprobs"]],
         "loss_mask": [0] * len(prompt) + [int(turn["trained"])] * len(sampled),
-        "request": {"model": model, "messages": asked, **({"tools": tools} if tools else {})},
+        "request": {"model": model, "messages": asked, **({"tools": offered} if offered else {})},
         "response": {"id": turn["id"], "model": model, "choices": [choice], "usage": usage},
         "metadata": {
-            "node_id": turn["id"],
             "parent_id": turn["parent"],
             "role": turn["role"],
             "facts": turn["facts"],
             "findings": turn["findings"],
         },
     }
+
+
+def _check(turn: Mapping[str, Any]) -> None:
+    ids, logprobs = [*turn["delta_ids"], *turn["sampled_ids"]], turn["logprobs"]
+    if not all(type(token) is int and token >= 0 for token in ids):
+        raise ValueError(f"turn {turn['id']} holds something that is not a token id")
+    if len(logprobs) != len(turn["sampled_ids"]):
+        raise ValueError(f"turn {turn['id']} has {len(logprobs)} log probabilities for {len(turn['sampled_ids'])} ids")
+    if turn["trained"] and (None in logprobs or not are_log_probabilities(logprobs)):
+        raise ValueError(f"turn {turn['id']} is trained on something that is not a log probability")
 
 
 def _logprob(value: float | None) -> float:
