@@ -1,0 +1,5 @@
+#!/usr/bin/env bash
+set -euo pipefail
+cd /app
+
+awk '{s += $1} END {print s}' manifests.txt > answer.txt

