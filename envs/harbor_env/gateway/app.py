@@ -19,7 +19,7 @@ from harbor_env.gateway import control
 from harbor_env.gateway.bodies import read_body
 from harbor_env.gateway.dialects import DIALECTS, Dialect
 from harbor_env.gateway.dialects import Route as DialectRoute
-from harbor_env.gateway.engine_pool import EnginePool
+from harbor_env.gateway.engine_pool import EnginePool, MakeParts
 from harbor_env.gateway.parts import make_parts
 from harbor_env.gateway.respond import Connection, as_gateway_error, respond, send_error
 from harbor_env.gateway.running import Gateway
@@ -110,11 +110,13 @@ async def read_raw(request: Request, limit: int) -> bytes:
 
 def dialect_of(path: str, headers: Mapping[str, str]) -> Dialect:
     """The dialect a request to an unknown path most likely speaks."""
-    if "/v1beta/" in path or "x-goog-api-key" in headers:
-        return DIALECTS["gemini"]
-    if "/messages" in path or "anthropic-version" in headers:
-        return DIALECTS["messages"]
-    return DIALECTS["responses"] if "/responses" in path else DIALECTS["chat"]
+    signs = {
+        "gemini": "/v1beta/" in path or "x-goog-api-key" in headers,
+        "messages": "/messages" in path or "anthropic-version" in headers,
+        "responses": "/responses" in path,
+    }
+    name = next((name for name, seen in signs.items() if seen and name in DIALECTS), "chat")
+    return DIALECTS[name]
 
 
 async def unknown_path(request: Request, _: Exception) -> Response:
@@ -134,14 +136,21 @@ def model_routes(gateway: Gateway) -> list[BaseRoute]:
     return found
 
 
-def create_app(config: GatewayConfig, ready: Callable[[Gateway], Awaitable[None]] | None = None) -> Starlette:
-    """The app for one process. Its store and engines open with the app's lifespan; `ready` runs when they are."""
+def create_app(
+    config: GatewayConfig,
+    ready: Callable[[Gateway], Awaitable[None]] | None = None,
+    make: MakeParts | None = None,
+) -> Starlette:
+    """The app for one process. Its store and engines open with the app's lifespan; `ready` runs when they are.
+
+    `make` makes engines and renderers, by default as the settings say.
+    """
     gateway = Gateway(config)
 
     @asynccontextmanager
     async def lifespan(_: Starlette) -> AsyncIterator[None]:
         store = Store.open(config.data)
-        engines = EnginePool(make_parts(config), window=config.window)
+        engines = EnginePool(make or make_parts(config), window=config.window)
         gateway.start(store, engines)
         try:
             if ready is not None:

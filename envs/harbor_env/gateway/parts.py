@@ -9,7 +9,6 @@ from harbor_env.gateway.engine_pool import MakeParts, Parts
 from harbor_env.gateway.engines import Engine, open_engine
 from harbor_env.gateway.options import EngineOptions
 from harbor_env.gateway.rendering import Renderer
-from harbor_env.gateway.rendering.load import load_renderer
 
 
 def make_parts(config: GatewayConfig) -> MakeParts:
@@ -39,6 +38,9 @@ def make_parts(config: GatewayConfig) -> MakeParts:
 
 
 def _load(config: GatewayConfig) -> Renderer:
+    """The renderer the settings name. Imported here: its tokenizers are slow to import, and `--help` needs none."""
+    from harbor_env.gateway.rendering.load import load_renderer
+
     return load_renderer(
         config.tokenizer or config.model,
         renderer=config.renderer or None,
