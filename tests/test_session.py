@@ -7,8 +7,9 @@ from dataclasses import replace
 import pytest
 
 from harbor_env.errors import GatewayError
+from harbor_env.gateway.limits import Stop
 from harbor_env.gateway.options import Budget, PinnedSampling, SessionOptions
-from harbor_env.gateway.session import Stop, new_session
+from harbor_env.gateway.session import new_session
 from harbor_env.gateway.types import Call, Finding, Generation, Message, Sampling, ToolCall, ToolChoice
 from tests.fake_renderer import END
 from tests.play import Player, bash, player, result, said, system, user

@@ -14,6 +14,7 @@ from typing import Any
 
 from harbor_env.errors import GatewayError
 from harbor_env.gateway.engines import SamplingParams
+from harbor_env.gateway.limits import Stop, budget_stop, ignored, sampling_params
 from harbor_env.gateway.options import SessionOptions, context_digest
 from harbor_env.gateway.rendering import Renderer
 from harbor_env.gateway.tree import Attachment, Tree
@@ -51,14 +52,6 @@ class Plan:
     sampling: SamplingParams
     turn_index: int
     findings: tuple[Finding, ...] = ()
-
-
-@dataclass(frozen=True, slots=True)
-class Stop:
-    """A budget is spent: the harness gets `text` as a last reply, and nothing is recorded as a turn."""
-
-    finding: Finding
-    text: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,7 +103,8 @@ class Session:
         `in_flight` counts calls of this session already at the engine. Raises `GatewayError` where the prompt does not
         fit the window or the call cannot be rendered.
         """
-        stop = self._budget_stop(in_flight)
+        calls = len(self.tree) + in_flight
+        stop = budget_stop(self.options.budget, calls=calls, sampled_tokens=self.sampled_tokens)
         if stop is not None:
             return stop
         call = self._resolve_previous(call)
@@ -121,7 +115,14 @@ class Session:
         parent = added.attachment.parent
         prompt = added.before
         prompt.extend(added.ids)
-        sampling, findings = self._sampling(call, len(prompt))
+        sampling, findings = sampling_params(
+            call,
+            self.options,
+            prompt_length=len(prompt),
+            window=self.window,
+            sampled_tokens=self.sampled_tokens,
+        )
+        dropped = ignored(call, self.options, self.level, self.findings)
         return Plan(
             call=call,
             parent=parent,
@@ -131,7 +132,7 @@ class Session:
             context=context,
             sampling=sampling,
             turn_index=len(self.tree.path(parent)),
-            findings=(*call.findings, *added.findings, *self._ignored(call), *findings),
+            findings=(*call.findings, *added.findings, *dropped, *findings),
         )
 
     def record(
@@ -190,18 +191,6 @@ class Session:
         if self._tools is None or self._tools[0] != tools:
             self._tools = (tools, context_digest(tools, self.options.template_kwargs))
         return self._tools[1]
-
-    def _budget_stop(self, in_flight: int) -> Stop | None:
-        budget = self.options.budget
-        calls = len(self.tree) + in_flight
-        if budget.max_calls is not None and calls >= budget.max_calls:
-            text = f"The budget of {budget.max_calls} model calls for this session is spent. Stop here."
-            return Stop(Finding("budget_calls", f"{calls} of {budget.max_calls} calls"), text)
-        if budget.max_output_tokens is not None and self.sampled_tokens >= budget.max_output_tokens:
-            text = f"The budget of {budget.max_output_tokens} output tokens for this session is spent. Stop here."
-            detail = f"{self.sampled_tokens} of {budget.max_output_tokens} tokens"
-            return Stop(Finding("budget_output_tokens", detail), text)
-        return None
 
     def _resolve_previous(self, call: Call) -> Call:
         """Put the history a `previous_response_id` stands for before the call's own messages.
@@ -284,60 +273,11 @@ class Session:
         minted = self.tree.minted(call.id)
         return replace(call, id=minted.native_id) if minted and minted.native_id else call
 
-    def _sampling(self, call: Call, prompt_length: int) -> tuple[SamplingParams, tuple[Finding, ...]]:
-        """What to sample with: the session's distribution, and an output limit clamped to the room left."""
-        room = self.window - prompt_length
-        if room < 1:
-            raise GatewayError(
-                "overflow",
-                f"prompt is too long: {prompt_length} tokens > {self.window} maximum",
-                prompt_tokens=prompt_length,
-                window=self.window,
-            )
-        limit = min(v for v in (call.max_tokens, self.options.sampling.max_tokens, self._budget_left(), room) if v)
-        findings: tuple[Finding, ...] = ()
-        if call.max_tokens is not None and limit < call.max_tokens:
-            findings = (Finding("max_tokens_clamped", f"asked {call.max_tokens}, given {limit}"),)
-        pinned, asked = self.options.sampling, call.sampling
-        if self.options.purpose == "train":
-            temperature = 1.0 if pinned.temperature is None else pinned.temperature
-            return SamplingParams(limit, temperature, seed=pinned.seed), findings
-        return SamplingParams(
-            limit,
-            temperature=_first(pinned.temperature, asked.temperature, 1.0),
-            top_p=_first(pinned.top_p, asked.top_p, 1.0),
-            top_k=_first(pinned.top_k, asked.top_k, -1),
-            seed=_first(pinned.seed, asked.seed, None),
-        ), findings
-
-    def _budget_left(self) -> int | None:
-        cap = self.options.budget.max_output_tokens
-        return None if cap is None else cap - self.sampled_tokens
-
-    def _ignored(self, call: Call) -> tuple[Finding, ...]:
-        """What the harness asked for and a token-in engine or a training session does not do; said once a session."""
-        found: list[Finding] = []
-        asked = call.sampling
-        own = [
-            name for name in ("temperature", "top_p", "top_k", "stop", "seed") if getattr(asked, name) not in (None, ())
-        ]
-        if own and self.options.purpose == "train":
-            found.append(Finding("sampling_ignored", f"{', '.join(own)}: the session's own distribution is used"))
-        if call.tool_choice.mode not in ("auto", "none") and self.level == "tokens":
-            found.append(Finding("tool_choice_ignored", f"{call.tool_choice.mode} {call.tool_choice.name}".strip()))
-        if call.response_schema is not None and self.level == "tokens":
-            found.append(Finding("response_schema_ignored", "the reply is not constrained to the schema"))
-        return tuple(finding for finding in found if finding.code not in self.findings)
-
     def _reply_message(self, plan: Plan, generation: Generation) -> tuple[Message, tuple[Finding, ...]]:
         if self.renderer is None or not generation.ids:
             return generation.message or Message("assistant", generation.text), ()
         parsed = self.renderer.parse(generation.ids, plan.prompt_ids, plan.call.tools)
         return parsed.message, parsed.findings
-
-
-def _first(*values: Any) -> Any:
-    return next((value for value in values if value is not None), None)
 
 
 def _opening(messages: Sequence[Message]) -> int:

@@ -13,7 +13,8 @@ from typing import Any
 
 from harbor_env.errors import EngineError, GatewayError, RenderingError
 from harbor_env.gateway.engines import EngineRequest
-from harbor_env.gateway.session import Plan, Stop
+from harbor_env.gateway.limits import Stop
+from harbor_env.gateway.session import Plan
 from harbor_env.gateway.sessions import LiveSession
 from harbor_env.gateway.store import Store
 from harbor_env.gateway.types import Call, Generation, Message, Reply, Usage

@@ -1,0 +1,88 @@
+"""What a session lets a harness have: output limits, sampling distribution, budgets, and what is not honoured."""
+
+from __future__ import annotations
+
+from collections.abc import Container
+from dataclasses import dataclass
+from typing import Any
+
+from harbor_env.errors import GatewayError
+from harbor_env.gateway.engines import SamplingParams
+from harbor_env.gateway.options import Budget, SessionOptions
+from harbor_env.gateway.types import Call, Finding, Level
+
+ASKED = ("temperature", "top_p", "top_k", "stop", "seed")
+
+
+@dataclass(frozen=True, slots=True)
+class Stop:
+    """A budget is spent: the harness gets `text` as a last reply, and nothing is recorded as a turn."""
+
+    finding: Finding
+    text: str
+
+
+def budget_stop(budget: Budget, *, calls: int, sampled_tokens: int) -> Stop | None:
+    """The stop that is due after `calls` calls and `sampled_tokens` tokens, if any."""
+    if budget.max_calls is not None and calls >= budget.max_calls:
+        text = f"The budget of {budget.max_calls} model calls for this session is spent. Stop here."
+        return Stop(Finding("budget_calls", f"{calls} of {budget.max_calls} calls"), text)
+    if budget.max_output_tokens is not None and sampled_tokens >= budget.max_output_tokens:
+        text = f"The budget of {budget.max_output_tokens} output tokens for this session is spent. Stop here."
+        detail = f"{sampled_tokens} of {budget.max_output_tokens} tokens"
+        return Stop(Finding("budget_output_tokens", detail), text)
+    return None
+
+
+def sampling_params(
+    call: Call, options: SessionOptions, *, prompt_length: int, window: int, sampled_tokens: int
+) -> tuple[SamplingParams, tuple[Finding, ...]]:
+    """What to sample with: the session's distribution, and the harness's output limit clamped to the room left.
+
+    GatewayError(overflow) where no token fits behind the prompt.
+    """
+    limit, findings = _output_limit(call, options, prompt_length, window, sampled_tokens)
+    pinned, asked = options.sampling, call.sampling
+    if options.purpose == "train":
+        temperature = 1.0 if pinned.temperature is None else pinned.temperature
+        return SamplingParams(limit, temperature, seed=pinned.seed), findings
+    params = SamplingParams(
+        limit,
+        temperature=_first(pinned.temperature, asked.temperature, 1.0),
+        top_p=_first(pinned.top_p, asked.top_p, 1.0),
+        top_k=_first(pinned.top_k, asked.top_k, -1),
+        seed=_first(pinned.seed, asked.seed, None),
+    )
+    return params, findings
+
+
+def ignored(call: Call, options: SessionOptions, level: Level, known: Container[str]) -> tuple[Finding, ...]:
+    """What the harness asked for and does not get. A code in `known` was said before and is not said again."""
+    found: list[Finding] = []
+    own = [name for name in ASKED if getattr(call.sampling, name) not in (None, ())]
+    if own and options.purpose == "train":
+        found.append(Finding("sampling_ignored", f"{', '.join(own)}: the session's own distribution is used"))
+    if call.tool_choice.mode != "auto" and level == "tokens":
+        found.append(Finding("tool_choice_ignored", f"{call.tool_choice.mode} {call.tool_choice.name}".strip()))
+    if call.response_schema is not None and level == "tokens":
+        found.append(Finding("response_schema_ignored", "the reply is not constrained to the schema"))
+    return tuple(finding for finding in found if finding.code not in known)
+
+
+def _output_limit(
+    call: Call, options: SessionOptions, prompt_length: int, window: int, sampled_tokens: int
+) -> tuple[int, tuple[Finding, ...]]:
+    room = window - prompt_length
+    if room < 1:
+        sentence = f"prompt is too long: {prompt_length} tokens > {window} maximum"
+        raise GatewayError("overflow", sentence, prompt_tokens=prompt_length, window=window)
+    cap = options.budget.max_output_tokens
+    left = None if cap is None else cap - sampled_tokens
+    limit = min(value for value in (call.max_tokens, options.sampling.max_tokens, left, room) if value is not None)
+    if call.max_tokens is None or limit >= call.max_tokens:
+        return limit, ()
+    return limit, (Finding("max_tokens_clamped", f"asked {call.max_tokens}, given {limit}"),)
+
+
+def _first(*values: Any) -> Any:
+    return next((value for value in values if value is not None), None)
