@@ -76,12 +76,9 @@ class ModelRoute:
         if self._action == "count":
             await connection.whole(200, dialect.count(live.session.count(call)))
             return "ok"
-        work = take_turn(gateway.store, live, call, self._facts(request))
+        headers = {name: value for name in KEPT_HEADERS if (value := request.headers.get(name))}
+        work = take_turn(gateway.store, live, call, dialect=dialect.name, headers=headers)
         return await respond(connection, dialect, call, work, gateway.config.keepalive)
-
-    def _facts(self, request: Request) -> Mapping[str, object]:
-        found = {name: value for name in KEPT_HEADERS if (value := request.headers.get(name))}
-        return {"dialect": self._dialect.name, "headers": found}
 
 
 def session_secret(request: Request) -> str:

@@ -212,6 +212,7 @@ def session_counts(turns: list[Turn], findings: Counter[str], idle_seconds: floa
             "sampled": sum(len(turn.sampled) for turn in turns),
             "trainable": sum(len(turn.sampled) for turn in turns if turn.trainable),
         },
+        "roles": dict(Counter(turn.role for turn in turns)),
         "findings": dict(sorted(findings.items())),
         "idle_s": round(idle_seconds, 3),
     }

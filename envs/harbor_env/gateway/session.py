@@ -20,6 +20,7 @@ from harbor_env.gateway.rendering import Renderer
 from harbor_env.gateway.tree import Attachment, Tree
 from harbor_env.gateway.types import (
     Call,
+    ConversationRole,
     Finding,
     Generation,
     Ids,
@@ -144,7 +145,7 @@ class Session:
         mint: Callable[[], str],
         created: int,
         facts: Mapping[str, Any] | None = None,
-        role: str = "main",
+        role: ConversationRole = "main",
     ) -> Recorded:
         """Turn a generation into a durable-to-be turn and the reply that shows it. Changes nothing.
 
@@ -166,7 +167,7 @@ class Session:
             context=plan.context,
             prompt_length=len(plan.prompt_ids),
             trainable=trainable,
-            role=role,  # type: ignore[arg-type]
+            role=role,
             facts=_facts(plan, generation, facts),
             findings=found,
         )

@@ -8,16 +8,18 @@ from __future__ import annotations
 import secrets
 import time
 from collections import OrderedDict
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
 from harbor_env.errors import GatewayError
 from harbor_env.gateway.engine_pool import EnginePool, OpenEngine
 from harbor_env.gateway.options import Budget, EngineOptions, PinnedSampling, SessionOptions
+from harbor_env.gateway.roles import markers_of
 from harbor_env.gateway.session import Session, new_session
 from harbor_env.gateway.store import Committed, SessionRecord, Store
 from harbor_env.gateway.types import Turn
+from harbor_env.harnesses import RoleMarker
 
 KEPT = 4096
 """Sessions kept in memory; the one used longest ago is forgotten first."""
@@ -25,10 +27,14 @@ KEPT = 4096
 
 @dataclass(slots=True)
 class LiveSession:
-    """A session in this process. `seq` is the last turn read from the store; `in_flight` counts calls at the engine."""
+    """A session in this process. `seq` is the last turn read from the store; `in_flight` counts calls at the engine.
+
+    `markers` tell the conversations of the session's harness apart.
+    """
 
     session: Session
     engine: OpenEngine
+    markers: Sequence[RoleMarker] = ()
     seq: int = 0
     in_flight: int = 0
 
@@ -105,7 +111,7 @@ class Sessions:
                 window=engine.info.max_model_len,
                 renderer=engine.renderer,
             )
-            self._live[record.id] = LiveSession(session, engine)
+            self._live[record.id] = LiveSession(session, engine, markers_of(options.metadata.get("harness")))
         self._ids[secret] = record.id
         while len(self._live) > KEPT:
             self._forget(next(iter(self._live)))

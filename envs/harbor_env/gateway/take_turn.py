@@ -9,20 +9,21 @@ import asyncio
 import secrets
 import time
 from collections.abc import Mapping
-from typing import Any
 
 from harbor_env.errors import EngineError, GatewayError, RenderingError
 from harbor_env.gateway.engines import EngineRequest
 from harbor_env.gateway.limits import Stop
+from harbor_env.gateway.roles import conversation_role
 from harbor_env.gateway.session import Plan
 from harbor_env.gateway.sessions import LiveSession
 from harbor_env.gateway.store import Store
 from harbor_env.gateway.types import Call, Generation, Message, Reply, Usage
 
 
-async def take_turn(store: Store, live: LiveSession, call: Call, facts: Mapping[str, Any]) -> Reply:
+async def take_turn(store: Store, live: LiveSession, call: Call, *, dialect: str, headers: Mapping[str, str]) -> Reply:
     """The reply to one call. Cancelling it before the commit aborts the generation and leaves no turn.
 
+    `headers`, by lower-case name, are kept with the turn and tell which conversation of the harness it belongs to.
     Raises GatewayError, EngineError among them; the session is then as it was.
     """
     planned = plan(live, call)
@@ -38,7 +39,8 @@ async def take_turn(store: Store, live: LiveSession, call: Call, facts: Mapping[
         turn_id=f"turn_{secrets.token_hex(12)}",
         mint=_call_id,
         created=int(began),
-        facts={**facts, "began": round(began, 3), "engine_s": round(seconds, 3)},
+        facts={"dialect": dialect, "headers": headers, "began": round(began, 3), "engine_s": round(seconds, 3)},
+        role=conversation_role(live.markers, headers, planned.call, planned.parent),
     )
     context = {"tools": call.tools, "template_kwargs": live.session.options.template_kwargs}
     committed = await asyncio.shield(store.commit_turn(live.session.id, recorded.turn, context))

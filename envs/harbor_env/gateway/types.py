@@ -17,6 +17,7 @@ Ids = Sequence[int]
 Role = Literal["system", "user", "assistant", "tool"]
 Finish = Literal["stop", "length", "abort"]
 ToolKind = Literal["function", "custom"]
+ConversationRole = Literal["main", "subagent", "compaction", "auxiliary"]
 Level = Literal["tokens", "logprobs", "text"]
 """What an engine was measured to return: ids and aligned log probabilities, log probabilities only, or text only."""
 
@@ -200,6 +201,6 @@ class Turn:
     context: str
     prompt_length: int
     trainable: bool = True
-    role: Literal["main", "subagent", "compaction", "auxiliary"] = "main"
+    role: ConversationRole = "main"
     facts: Mapping[str, Any] = field(default_factory=dict)
     findings: tuple[Finding, ...] = ()
