@@ -1,0 +1,89 @@
+"""A conversation as the text a chat template makes of it, reshaped to what the template takes."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from harbor_env.errors import RenderingError
+from harbor_env.gateway.rendering.conversation import custom_names, message_dict, tool_dict
+from harbor_env.gateway.rendering.guard import Guard
+from harbor_env.gateway.rendering.jinja import Template
+from harbor_env.gateway.rendering.shape import Shape, fit
+from harbor_env.gateway.types import Finding, Message, Tool, ToolCall
+
+STUB = "stub-of-a-turn"
+"""Stands where the sampled reply is; the text after it is what a delta adds."""
+
+
+@dataclass(frozen=True, slots=True)
+class ChatText:
+    """A template with everything that decides its text. Pure."""
+
+    template: Template
+    guard: Guard
+    variables: Mapping[str, Any]
+    shape: Shape
+
+    def __call__(self, messages: Sequence[Message], tools: Sequence[Tool] = (), *, prompt: bool = True) -> str:
+        return self.with_findings(messages, tools, prompt=prompt)[0]
+
+    def with_findings(
+        self, messages: Sequence[Message], tools: Sequence[Tool], *, prompt: bool = True, fresh: int = 0
+    ) -> tuple[str, tuple[Finding, ...]]:
+        """The text, and what had to be reshaped in the messages from `fresh` on."""
+        custom = custom_names(tools)
+        fitted = fit(messages, tools, self.shape)
+        entries = [
+            message_dict(message, self.guard, custom, text_arguments=self.shape.text_arguments)
+            for message in fitted.messages
+        ]
+        if self.shape.parts:
+            entries = [{**entry, "content": [{"type": "text", "text": entry["content"]}]} for entry in entries]
+        described = [tool_dict(tool, self.guard) for tool in fitted.tools]
+        findings = fit(messages[fresh:], (), self.shape, start=not fresh).findings if fresh else fitted.findings
+        return self.template(entries, described, self.variables, prompt=prompt), findings
+
+    def with_shape(self, **changes: Any) -> ChatText:
+        return replace(self, shape=replace(self.shape, **changes))
+
+    def accepts(self, messages: Sequence[Message], tools: Sequence[Tool], expected: Sequence[str]) -> bool:
+        """Whether the template prints each expected text once, in this order."""
+        try:
+            text = self(messages, tools)
+        except RenderingError:
+            return False
+        places = [text.find(piece) for piece in expected]
+        return all(text.count(piece) == 1 for piece in expected) and places == sorted(places)
+
+    def after_stub(self, new: Sequence[Message], tools: Sequence[Tool]) -> tuple[str, tuple[Finding, ...]]:
+        """The text that follows a stub turn: its own end, the new messages, the prompt for the next turn.
+
+        The stub holds a call for each tool result that comes first, no reasoning, and stands in a conversation as
+        short as can be: the cost is that of the new messages.
+        """
+        history = stub_history(new)
+        text, findings = self.with_findings([*history, *new], tools, fresh=len(history))
+        _, found, after = text.partition(STUB)
+        if not found:
+            raise RenderingError("the chat template does not print an assistant's turn")
+        return after, findings
+
+
+def stub_history(new: Sequence[Message]) -> list[Message]:
+    results = list(new[: _leading_results(new)])
+    if not results:
+        return [Message("user", "u"), Message("assistant", STUB)]
+    ids = [result.tool_call_id or f"call{i:05d}" for i, result in enumerate(results)]
+    last = len(results) - 1
+    calls = [
+        ToolCall(ids[i], result.name or "f", json.dumps({"a": STUB if i == last else "x"}))
+        for i, result in enumerate(results)
+    ]
+    return [Message("user", "u"), Message("assistant", tool_calls=tuple(calls))]
+
+
+def _leading_results(new: Sequence[Message]) -> int:
+    return next((i for i, message in enumerate(new) if message.role != "tool"), len(new))

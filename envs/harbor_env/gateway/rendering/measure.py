@@ -1,0 +1,151 @@
+"""What a chat template can take and how it ends turns, found by rendering short probes.
+
+Invariant: nothing is believed of a template that a probe did not show.
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+
+from harbor_env.errors import RenderingError
+from harbor_env.gateway.rendering.chat_text import STUB, ChatText
+from harbor_env.gateway.rendering.grammars import Grammar
+from harbor_env.gateway.rendering.grammars.hermes import Hermes
+from harbor_env.gateway.rendering.grammars.known import known_grammars
+from harbor_env.gateway.rendering.grammars.reasoning import Thinking
+from harbor_env.gateway.rendering.shape import Shape
+from harbor_env.gateway.rendering.tokens import Tokens
+from harbor_env.gateway.types import Message, Tool, ToolCall
+
+_S1, _S2, _U1, _U2 = "probe-system-one", "probe-system-two", "probe-user-one", "probe-user-two"
+_A1, _A2, _R1, _R2 = "probe-reply-one", "probe-value-two", "probe-result-one", "probe-result-two"
+TOOL = Tool("probe_tool", "probe-description", {"type": "object", "properties": {"a": {"type": "string"}}})
+
+
+@dataclass(frozen=True, slots=True)
+class Ends:
+    """How turns end. `closing`: the text a template prints after a reply's text, up to its stop token.
+
+    `stops`: texts of the tokens that end a turn; `opening`: those among them that open the next message instead.
+    """
+
+    closing: str
+    stops: tuple[str, ...]
+    opening: tuple[str, ...]
+
+
+def call(value: str, identity: str) -> ToolCall:
+    return ToolCall(identity, TOOL.name, json.dumps({"a": value}))
+
+
+def measure_shape(chat: ChatText) -> Shape:
+    """The template's shape; raises `RenderingError` where it takes not even a user message."""
+    plain = [Message("user", _U1), Message("assistant", _A1), Message("user", _U2)]
+    if not chat.accepts(plain, (), (_U1, _A1, _U2)):
+        chat = chat.with_shape(parts=True)
+        if not chat.accepts(plain, (), (_U1, _A1, _U2)):
+            raise RenderingError("the chat template does not print a plain conversation")
+    chat = chat.with_shape(alternate=not _takes_two_users(chat))
+    chat = _measure_systems(chat)
+    return _measure_tools(chat).shape
+
+
+def _takes_two_users(chat: ChatText) -> bool:
+    return chat.accepts([Message("user", _U1), Message("user", _U2)], (), (_U1, _U2))
+
+
+def _measure_systems(chat: ChatText) -> ChatText:
+    first = [Message("system", _S1), Message("user", _U1)]
+    middle = [*first, Message("assistant", _A1), Message("system", _S2), Message("user", _U2)]
+    if not chat.accepts(first, (), (_S1, _U1)):
+        return chat.with_shape(system="none")
+    if not chat.with_shape(alternate=False).accepts(middle, (), (_S1, _U1, _A1, _S2, _U2)):
+        chat = chat.with_shape(system="first")
+    two = [Message("system", _S1), Message("system", _S2), Message("user", _U1)]
+    if chat.shape.system == "first" or not chat.accepts(two, (), (_S1, _S2, _U1)):
+        chat = chat.with_shape(several_systems=False)
+    return chat
+
+
+def _measure_tools(chat: ChatText) -> ChatText:
+    for text_arguments in (False, True):
+        trial = chat.with_shape(tools=True, text_arguments=text_arguments, alternate=False)
+        one = [Message("user", _U1), Message("assistant", tool_calls=(call(_A1, "call00001"),))]
+        results = [Message("tool", _R1, tool_call_id="call00001", name=TOOL.name)]
+        if not trial.accepts([*one, *results], (), (_U1, _A1, _R1)) or not _describes(trial):
+            continue
+        calls = (call(_A1, "call00001"), call(_A2, "call00002"))
+        results.append(Message("tool", _R2, tool_call_id="call00002", name=TOOL.name))
+        both = [Message("user", _U1), Message("assistant", tool_calls=calls), *results]
+        parallel = trial.accepts(both, (), (_U1, _A1, _A2, _R1, _R2))
+        return chat.with_shape(text_arguments=text_arguments, parallel=parallel)
+    return chat.with_shape(tools=False)
+
+
+def _describes(chat: ChatText) -> bool:
+    try:
+        text = chat([Message("user", _U1)], [TOOL])
+    except RenderingError:
+        return False
+    return TOOL.name in text and TOOL.description in text
+
+
+def measure_ends(chat: ChatText, tokens: Tokens, eos: tuple[str, ...]) -> Ends:
+    """How a reply ends, from the text between a reply and what follows it."""
+    after, _ = chat.after_stub([Message("user", _U1)], ())
+    between = after.partition(_U1)[0]
+    places = [(at, -len(text), text) for text in tokens.texts.values() if (at := between.find(text)) >= 0]
+    if not places:
+        return Ends("", eos, ())
+    at, _length, token = min(places)
+    alone = chat([Message("user", _U2), Message("assistant", STUB)], prompt=False).partition(STUB)[2]
+    if token in alone:
+        return Ends(between[:at] + token, tuple(dict.fromkeys((token, *eos))), ())
+    return _opening_ends(chat, tokens, token, eos)
+
+
+def _opening_ends(chat: ChatText, tokens: Tokens, user: str, eos: tuple[str, ...]) -> Ends:
+    """Families whose turns end with the token that opens the next message."""
+    openers = [user]
+    if chat.shape.tools:
+        after, _ = chat.after_stub([Message("tool", _R1, tool_call_id="call00001", name=TOOL.name)], (TOOL,))
+        between = after.partition(_R1)[0]
+        alone = chat([Message("user", _U2), Message("assistant", tool_calls=(call(STUB, "call00001"),))], prompt=False)
+        own = alone.partition(STUB)[2]
+        fresh = [(at, text) for text in tokens.texts.values() if (at := between.find(text)) >= 0 and text not in own]
+        openers += [min(fresh)[1]] if fresh else []
+    opening = tuple(dict.fromkeys(openers))
+    return Ends("", tuple(dict.fromkeys((*opening, *eos))), opening)
+
+
+def choose_grammar(chat: ChatText, tokens: Tokens) -> Grammar | None:
+    """The grammar whose reading of a call the template printed gives the call back; None where no known one does."""
+    if not chat.shape.tools:
+        return Hermes()
+    text = chat(
+        [Message("user", _U1), Message("assistant", tool_calls=(call(_A1, "call00001"),))], (TOOL,), prompt=False
+    )
+    reply = text.partition(_U1)[2]
+    plain, marked = known_grammars(lambda text: text), known_grammars(tokens.marker)
+    for reader, grammar in zip(plain, marked, strict=True):
+        calls = reader.read(reply, (TOOL,)).calls
+        if len(calls) == 1 and calls[0].name == TOOL.name and calls[0].arguments == call(_A1, "").arguments:
+            return grammar
+    return None
+
+
+def measure_thinking(chat: ChatText, tokens: Tokens) -> Thinking:
+    """How the template prints the reasoning of the last reply; the usual tags where it prints none."""
+    opener, closer = tokens.marker("<think>"), tokens.marker("</think>")
+    default = Thinking(opener=opener, closer=closer)
+    try:
+        text = chat([Message("user", _U1), Message("assistant", _A1, reasoning=_A2)], prompt=False)
+    except RenderingError:
+        return default
+    head, found, rest = text.partition(_A2)
+    between, told, _ = rest.partition(_A1)
+    start = head.rfind("<think>")
+    if not (found and told) or start < 0 or "</think>" not in between:
+        return default
+    return Thinking(head[start:], between, opener, closer)
