@@ -23,11 +23,15 @@ class OpenEngine:
 
 @dataclass(frozen=True, slots=True)
 class Parts:
-    """How to make an engine and the one below `tokens` that stands in for it; the renderer needs no engine."""
+    """An engine, what makes the one that stands in for it below level `tokens`, and the renderer of its model.
+
+    `why_no_renderer` is the reason where `renderer` is None.
+    """
 
     engine: Engine
     hosted: Callable[[], Engine | None]
     renderer: Renderer | None
+    why_no_renderer: str = ""
 
 
 MakeParts = Callable[[EngineOptions | None], Parts]
@@ -72,6 +76,8 @@ class EnginePool:
             raise EngineError("engine_error", "The engine does not say how long its context is: give --window TOKENS.")
         info = replace(info, max_model_len=window)
         if info.level == "tokens":
+            if parts.renderer is None:
+                raise EngineError("engine_error", f"This engine takes token ids, but {parts.why_no_renderer}.")
             return OpenEngine(parts.engine, info, parts.renderer)
         hosted = parts.hosted()
         if hosted is None:

@@ -20,6 +20,7 @@ from uvicorn.supervisors import Multiprocess
 from harbor_env.config import GatewayConfig
 from harbor_env.errors import EngineError, HarborEnvError
 from harbor_env.gateway.app import create_app
+from harbor_env.gateway.parts import make_parts
 from harbor_env.gateway.running import Gateway
 
 ENVIRONMENT = "OPENENV_HARBOR_GATEWAY"
@@ -29,6 +30,8 @@ ENVIRONMENT = "OPENENV_HARBOR_GATEWAY"
 def serve(config: GatewayConfig) -> None:
     """Serve until stopped. UsageError for settings that cannot be served."""
     config.check()
+    make = make_parts(config)
+    make(None)  # a wrong engine or tokenizer is said here, before anything listens
     listening = _listen(config.host, config.port)
     config = replace(config, port=listening.getsockname()[1])
     os.environ[ENVIRONMENT] = orjson.dumps(asdict(config), default=str).decode()
@@ -50,7 +53,7 @@ def serve(config: GatewayConfig) -> None:
     async def ready(gateway: Gateway) -> None:
         announce(config, await _reach_engine(gateway))
 
-    uvicorn.Server(uvicorn.Config(lambda: create_app(config, ready), **settings)).run([listening])
+    uvicorn.Server(uvicorn.Config(lambda: create_app(config, ready, make), **settings)).run([listening])
 
 
 async def _reach_engine(gateway: Gateway) -> dict[str, Any]:
