@@ -43,7 +43,7 @@ def make_parts(config: GatewayConfig) -> MakeParts:
 
 
 def tokenizer_of(config: GatewayConfig) -> str:
-    """Where the tokenizer is: as given, in the embedded engine's GGUF file, or under the model's name; "" if nowhere."""
+    """Where the tokenizer is: as given, in the embedded GGUF file, or under the model's name; "" if nowhere."""
     if config.tokenizer:
         return config.tokenizer
     kind, _, argument = config.engine_spec.partition("?")[0].partition(":")
