@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from harbor_env.errors import RenderingError
-from harbor_env.gateway.rendering.conversation import custom_names, message_dict, tool_dict
+from harbor_env.gateway.rendering.conversation import argument_findings, custom_names, message_dict, tool_dict
 from harbor_env.gateway.rendering.guard import Guard
-from harbor_env.gateway.rendering.jinja import Template
 from harbor_env.gateway.rendering.shape import Shape, fit
 from harbor_env.gateway.types import Finding, Message, Tool, ToolCall
 
@@ -18,33 +17,39 @@ STUB = "stub-of-a-turn"
 """Stands where the sampled reply is; the text after it is what a delta adds."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class ChatText:
     """A template with everything that decides its text. Pure."""
 
-    template: Template
+    template: Callable[..., str]
     guard: Guard
     variables: Mapping[str, Any]
-    shape: Shape
+    shape: Shape = field(default_factory=Shape)
 
     def __call__(self, messages: Sequence[Message], tools: Sequence[Tool] = (), *, prompt: bool = True) -> str:
-        return self.with_findings(messages, tools, prompt=prompt)[0]
+        entries, described = self.entries(messages, tools)
+        return self.template(entries, described, self.variables, prompt=prompt)
 
-    def with_findings(
-        self, messages: Sequence[Message], tools: Sequence[Tool], *, prompt: bool = True, fresh: int = 0
-    ) -> tuple[str, tuple[Finding, ...]]:
-        """The text, and what had to be reshaped in the messages from `fresh` on."""
+    def entries(
+        self, messages: Sequence[Message], tools: Sequence[Tool], *, start: bool = True
+    ) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
+        """Messages and tools as the template reads them. `start` False: they go on where others ended."""
         custom = custom_names(tools)
-        fitted = fit(messages, tools, self.shape)
+        fitted = fit(messages, tools, self.shape, start=start)
         entries = [
             message_dict(message, self.guard, custom, text_arguments=self.shape.text_arguments)
             for message in fitted.messages
         ]
         if self.shape.parts:
             entries = [{**entry, "content": [{"type": "text", "text": entry["content"]}]} for entry in entries]
-        described = [tool_dict(tool, self.guard) for tool in fitted.tools]
-        findings = fit(messages[fresh:], (), self.shape, start=not fresh).findings if fresh else fitted.findings
-        return self.template(entries, described, self.variables, prompt=prompt), findings
+        return entries, [tool_dict(tool, self.guard) for tool in fitted.tools]
+
+    def findings(
+        self, messages: Sequence[Message], tools: Sequence[Tool], *, start: bool = True
+    ) -> tuple[Finding, ...]:
+        """What has to be reshaped in these messages."""
+        bad = argument_findings(messages, custom_names(tools))
+        return (*fit(messages, (), self.shape, start=start).findings, *bad)
 
     def with_shape(self, **changes: Any) -> ChatText:
         return replace(self, shape=replace(self.shape, **changes))
@@ -64,12 +69,10 @@ class ChatText:
         The stub holds a call for each tool result that comes first, no reasoning, and stands in a conversation as
         short as can be: the cost is that of the new messages.
         """
-        history = stub_history(new)
-        text, findings = self.with_findings([*history, *new], tools, fresh=len(history))
-        _, found, after = text.partition(STUB)
+        _, found, after = self([*stub_history(new), *new], tools).partition(STUB)
         if not found:
             raise RenderingError("the chat template does not print an assistant's turn")
-        return after, findings
+        return after, self.findings(new, tools, start=False)
 
 
 def stub_history(new: Sequence[Message]) -> list[Message]:

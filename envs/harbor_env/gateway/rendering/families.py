@@ -3,23 +3,103 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from importlib import import_module
 from typing import Any
 
+from harbor_env.errors import RenderingError, UsageError
 from harbor_env.gateway.rendering import Renderer
+from harbor_env.gateway.rendering.fingerprint import same_prints
 from harbor_env.gateway.rendering.jinja import Template
 from harbor_env.gateway.rendering.source import Source
 from harbor_env.gateway.rendering.template import TemplateRenderer
 from harbor_env.gateway.rendering.tokens import Tokens
 
 Build = Callable[[Tokens, Source, str, Mapping[str, Any]], Renderer]
-
-
-def generic(tokens: Tokens, source: Source, template: str, variables: Mapping[str, Any]) -> Renderer:
-    return TemplateRenderer(tokens, Template(template, source.special), variables, source.eos)
+"""Tokenizer, what the files say, chat template, template variables -> renderer."""
 
 
 def choose(tokens: Tokens, source: Source, template: str, name: str | None, variables: Mapping[str, Any]) -> Renderer:
-    return generic(tokens, source, template, variables)
+    """By `name`; else by the model's name; else by what the template prints; else the generic renderer.
+
+    A family counts only where its renderer prints what the model's own template prints, and its deltas are proved.
+    """
+    if name:
+        return _named(name)(tokens, source, template, variables)
+    own = _model_families().get(tokens.name_or_path)
+    for family in [own] if own else FAMILIES:
+        try:
+            if own or same_prints(tokens, family, Template(template, source.special), variables):
+                renderer = RENDERERS[family](tokens, source, template, variables)
+                if renderer.tito == "exact":
+                    return renderer
+        except (RenderingError, UsageError):
+            continue
+    return _generic(tokens, source, template, variables)
 
 
-RENDERERS: dict[str, Build] = {"template": generic}
+def _named(name: str) -> Build:
+    if name in RENDERERS:
+        return RENDERERS[name]
+    module, _, attribute = name.partition(":")
+    if not attribute:
+        raise UsageError(f"no renderer {name!r}; there are {', '.join(RENDERERS)}, and module:Name for your own")
+    try:
+        build: Build = getattr(import_module(module), attribute)
+    except (ImportError, AttributeError) as error:
+        raise UsageError(f"no renderer {name!r}: {error}") from error
+    return build
+
+
+def _generic(tokens: Tokens, source: Source, template: str, variables: Mapping[str, Any]) -> Renderer:
+    return TemplateRenderer(tokens, Template(template, source.special), variables, source.eos)
+
+
+def _library(family: str) -> Build:
+    def build(tokens: Tokens, source: Source, template: str, variables: Mapping[str, Any]) -> Renderer:
+        from harbor_env.gateway.rendering.library import LibraryRenderer
+
+        return LibraryRenderer(tokens, family, variables)
+
+    return build
+
+
+def _model_families() -> Mapping[str, str]:
+    """Exact hub names to families, as the `renderers` library knows them."""
+    from renderers.base import MODEL_RENDERER_MAP
+
+    known: Mapping[str, str] = MODEL_RENDERER_MAP
+    return known
+
+
+FAMILIES = (
+    "qwen3",
+    "qwen3.5",
+    "qwen3.6",
+    "qwen3.8",
+    "prime-qwen3",
+    "glm-4.5",
+    "glm-5",
+    "glm-5.1",
+    "glm-5.3",
+    "llama-3",
+    "gemma4",
+    "nemotron-3",
+    "nemotron-3-ultra",
+    "nemotron-3.5",
+    "kimi-k2",
+    "kimi-k2.5",
+    "deepseek-v3",
+    "deepseek-r1",
+    "deepseek-v4",
+    "minimax-m2",
+    "hy3",
+    "laguna-xs.2",
+    "laguna-m.1",
+    "laguna-xs-2.1",
+    "laguna-s-2.1",
+    "inkling",
+    "gpt-oss",
+)
+"""The `renderers` library's families, in the order their prints are compared with a template's."""
+
+RENDERERS: dict[str, Build] = {"template": _generic, **{family: _library(family) for family in FAMILIES}}

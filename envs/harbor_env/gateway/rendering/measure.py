@@ -14,7 +14,6 @@ from harbor_env.gateway.rendering.grammars import Grammar
 from harbor_env.gateway.rendering.grammars.hermes import Hermes
 from harbor_env.gateway.rendering.grammars.known import known_grammars
 from harbor_env.gateway.rendering.grammars.reasoning import Thinking
-from harbor_env.gateway.rendering.shape import Shape
 from harbor_env.gateway.rendering.tokens import Tokens
 from harbor_env.gateway.types import Message, Tool, ToolCall
 
@@ -34,13 +33,17 @@ class Ends:
     stops: tuple[str, ...]
     opening: tuple[str, ...]
 
+    def find(self, text: str) -> int:
+        """Where the first stop token stands; -1 where none does."""
+        return min((at for stop in self.stops if (at := text.find(stop)) >= 0), default=-1)
+
 
 def call(value: str, identity: str) -> ToolCall:
     return ToolCall(identity, TOOL.name, json.dumps({"a": value}))
 
 
-def measure_shape(chat: ChatText) -> Shape:
-    """The template's shape; raises `RenderingError` where it takes not even a user message."""
+def measure_shape(chat: ChatText) -> ChatText:
+    """The same with the template's shape. Raises `RenderingError` where it takes not even a plain conversation."""
     plain = [Message("user", _U1), Message("assistant", _A1), Message("user", _U2)]
     if not chat.accepts(plain, (), (_U1, _A1, _U2)):
         chat = chat.with_shape(parts=True)
@@ -48,7 +51,7 @@ def measure_shape(chat: ChatText) -> Shape:
             raise RenderingError("the chat template does not print a plain conversation")
     chat = chat.with_shape(alternate=not _takes_two_users(chat))
     chat = _measure_systems(chat)
-    return _measure_tools(chat).shape
+    return _measure_tools(chat)
 
 
 def _takes_two_users(chat: ChatText) -> bool:

@@ -127,8 +127,8 @@ def _case_fault(
 
 def _own_end(after: str, ends: Ends) -> str:
     """The delta's text from the stop token on."""
-    places = [at for stop in ends.stops if (at := after.find(stop)) >= 0]
-    return after[min(places) :] if places else ""
+    at = ends.find(after)
+    return after[at:] if at >= 0 else ""
 
 
 def _generation_prompt(chat: ChatText) -> str:

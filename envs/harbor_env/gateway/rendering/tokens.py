@@ -79,13 +79,12 @@ class Tokens:
         found: int | None = self._tokenizer.token_to_id(token)
         return found
 
+    def ids_of(self, texts: Iterable[str]) -> tuple[int, ...]:
+        """Ids of the texts that are tokens, in order."""
+        return tuple(token for text in texts if (token := self.id_of(text)) is not None)
+
     def convert_tokens_to_ids(self, tokens: str | Iterable[str]) -> Any:
         return self.id_of(tokens) if isinstance(tokens, str) else [self.id_of(token) for token in tokens]
-
-    def without(self, structural: Iterable[str]) -> Guard:
-        """The guard with some token texts left alone."""
-        spared = set(structural)
-        return Guard(text for text in self.texts.values() if text not in spared)
 
 
 def _is_structural(token: Mapping[str, Any], template: str) -> bool:

@@ -1,0 +1,93 @@
+"""Families the `renderers` library knows."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from pydantic import ValidationError
+from renderers import config_from_name, create_renderer, template_field_names
+
+from harbor_env.errors import RenderingError, UsageError
+from harbor_env.gateway.rendering import Parsed, Renderer
+from harbor_env.gateway.rendering.family_renderer import TAIL, Family, FamilyRenderer
+from harbor_env.gateway.rendering.guard import Guard
+from harbor_env.gateway.rendering.jinja import FIXED_DAY
+from harbor_env.gateway.rendering.library_bridge import RAISED, LibraryText, Rendered, StubBridge
+from harbor_env.gateway.rendering.library_reading import read_reply
+from harbor_env.gateway.rendering.measure import choose_grammar, measure_ends, measure_shape, measure_thinking
+from harbor_env.gateway.rendering.proof import prove
+from harbor_env.gateway.rendering.tokens import Tokens
+from harbor_env.gateway.types import Finding, Ids, Message, Tool
+
+_OWN_ENCODER = frozenset({"gpt-oss"})
+"""Families whose library renderer encodes text itself and takes no part of it for structure: nothing to guard."""
+
+
+class LibraryRenderer(FamilyRenderer):
+    """A `Renderer` over the library's renderer `family`. Raises `UsageError` for variables the family does not take,
+    `RenderingError` for a tokenizer that is not the family's."""
+
+    def __init__(self, tokens: Tokens, family: str, variables: Mapping[str, Any]) -> None:
+        library = _build(tokens, family, variables)
+        self._rendered = Rendered(library, tokens)
+        guard = Guard(()) if family in _OWN_ENCODER else tokens.guard
+        text = measure_shape(LibraryText(self._rendered, guard, {}))
+        stops = tuple(tokens.texts[token] for token in library.get_stop_token_ids())
+        ends = measure_ends(text, tokens, stops)
+        opening = tokens.ids_of(ends.opening)
+        stop = next(token for token in tokens.ids_of(ends.stops) if token not in opening)
+        self._bridge = StubBridge(self._rendered, stop, frozenset(opening))
+        text = LibraryText(self._rendered, guard, {}, text.shape, self._bridge)
+        grammar, thinking = choose_grammar(text, tokens), measure_thinking(text, tokens)
+        super().__init__(family, Family(tokens, text, ends, grammar, thinking, prove(text, ends)), variables)
+        self._library = library
+
+    def render(self, messages: Sequence[Message], tools: Sequence[Tool]) -> list[int]:
+        return self._rendered.ids(*self._family.chat.entries(messages, tools))
+
+    def parse(self, ids: Ids, prompt_ids: Ids, tools: Sequence[Tool]) -> Parsed:
+        if self._family.grammar:
+            return super().parse(ids, prompt_ids, tools)
+        return read_reply(self._library, list(ids), list(prompt_ids[-TAIL:]), tools)
+
+    def compose(self, message: Message, tools: Sequence[Tool]) -> list[int]:
+        if self._family.grammar:
+            return super().compose(message, tools)
+        (entry,), _ = self._family.chat.entries([message], tools, start=False)
+        reply = self._bridge.reply(entry)
+        if reply and reply[-1] in self.stop_ids:
+            return reply
+        opens = self.opening_stop_ids[-1 if message.tool_calls else 0] if self.opening_stop_ids else self.stop_ids[0]
+        return [*reply, opens]
+
+    def _after(self, new: Sequence[Message], tools: Sequence[Tool]) -> tuple[list[int], tuple[Finding, ...]]:
+        entries, _ = self._family.chat.entries(new, tools, start=False)
+        return self._bridge.after(entries), self._family.chat.findings(new, tools, start=False)
+
+    def _with(self, variables: Mapping[str, Any]) -> Renderer:
+        return LibraryRenderer(self._tokens, self.name, variables)
+
+
+def rendered_by(tokens: Tokens, family: str, variables: Mapping[str, Any]) -> Rendered:
+    return Rendered(_build(tokens, family, variables), tokens)
+
+
+def _build(tokens: Tokens, family: str, variables: Mapping[str, Any]) -> Any:
+    """The library's renderer. It keeps reasoning in history, so that a user message changes nothing before it."""
+    try:
+        empty = config_from_name(family)
+    except ValueError as error:
+        raise UsageError(f"no renderer {family!r} in the renderers library") from error
+    known = template_field_names(empty)
+    taken = {key: value for key, value in variables.items() if key != "now"}
+    if unknown := sorted(set(taken) - known):
+        raise UsageError(f"{family} has no template variable {', '.join(unknown)}; it has {', '.join(sorted(known))}")
+    if "conversation_start_date" in known:
+        taken.setdefault("conversation_start_date", str(variables.get("now", FIXED_DAY))[:10])
+    try:
+        return create_renderer(tokens, type(empty)(**taken, thinking_retention="all"))
+    except ValidationError as error:
+        raise UsageError(f"{family}: {error.errors()[0]['msg']}") from error
+    except RAISED as error:
+        raise RenderingError(f"the tokenizer does not fit the family {family}: {error}") from error
