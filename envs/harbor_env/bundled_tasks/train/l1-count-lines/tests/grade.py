@@ -16,6 +16,9 @@ import unicodedata
 from datetime import date
 from decimal import Decimal
 from pathlib import Path
+from typing import Any
+
+Check = dict[str, Any]
 
 MAX_BYTES = 1_000_000
 MAX_NUMBER_CHARS = 64
@@ -53,7 +56,7 @@ def parse_number(text: str, percent: bool = False) -> tuple[Decimal, int] | None
     return Decimal(f"{match['sign']}{whole}.{fraction or 0}e{exponent}"), max(0, len(fraction) - exponent)
 
 
-def accepts_number(check: dict, text: str) -> bool:
+def accepts_number(check: Check, text: str) -> bool:
     """Right to the decimals asked for; an answer written with more decimals must be right in all of them."""
     parsed = parse_number(text, percent=check.get("percent", False))
     if parsed is None:
@@ -68,17 +71,17 @@ def fold(text: str) -> str:
     return " ".join(unicodedata.normalize("NFC", unquoted(text)).casefold().split())
 
 
-def accepts_text(check: dict, text: str) -> bool:
+def accepts_text(check: Check, text: str) -> bool:
     return fold(text) == fold(check["value"])
 
 
-def accepts_date(check: dict, text: str) -> bool:
+def accepts_date(check: Check, text: str) -> bool:
     """Year first, separated by one of - / . and with or without a midnight time."""
     match = DATE.fullmatch(unquoted(text))
     if match is None:
         return False
     try:
-        return date(int(match[1]), int(match[3]), int(match[4])).isoformat() == check["value"]
+        return date(int(match[1]), int(match[3]), int(match[4])).isoformat() == str(check["value"])
     except ValueError:
         return False
 
@@ -86,13 +89,13 @@ def accepts_date(check: dict, text: str) -> bool:
 VALUES = {"number": accepts_number, "text": accepts_text, "date": accepts_date}
 
 
-def accepts_value(check: dict, text: str) -> bool:
+def accepts_value(check: Check, text: str) -> bool:
     """One value on the only line that is not blank."""
     lines = [line for line in text.splitlines() if line.strip()]
     return len(lines) == 1 and VALUES[check["kind"]](check, lines[0])
 
 
-def accepts_list(check: dict, text: str) -> bool:
+def accepts_list(check: Check, text: str) -> bool:
     """The items in order, one a line, or all on one line between commas; a JSON array counts too."""
     items = [line for line in text.splitlines() if line.strip()]
     if len(items) == 1 and len(check["items"]) > 1:
@@ -102,7 +105,7 @@ def accepts_list(check: dict, text: str) -> bool:
     return len(items) == len(wanted) and all(VALUES[w["kind"]](w, item) for w, item in zip(wanted, items, strict=True))
 
 
-def unique_keys(pairs: list) -> dict:
+def unique_keys(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     """A JSON object, refused when a key occurs twice: readers disagree on which one counts."""
     found = dict(pairs)
     if len(found) != len(pairs):
@@ -119,19 +122,20 @@ def same_json(left: object, right: object) -> bool:
     return isinstance(left, bool) == isinstance(right, bool) and left == right
 
 
-def accepts_json(check: dict, text: str) -> bool:
+def accepts_json(check: Check, text: str) -> bool:
     try:
         return same_json(json.loads(text, object_pairs_hook=unique_keys), check["value"])
     except (ValueError, RecursionError):
         return False
 
 
-def accepts_lines(check: dict, text: str) -> bool:
+def accepts_lines(check: Check, text: str) -> bool:
     """The same lines in the same order; whitespace at line ends and blank lines at the end do not count."""
     lines = [line.rstrip() for line in text.splitlines()]
     while lines and not lines[-1]:
         lines.pop()
-    return lines == check["lines"]
+    wanted: list[str] = check["lines"]
+    return lines == wanted
 
 
 def same_cell(cell: str, wanted: str) -> bool:
@@ -142,7 +146,7 @@ def same_cell(cell: str, wanted: str) -> bool:
     return cell == wanted
 
 
-def accepts_csv(check: dict, text: str) -> bool:
+def accepts_csv(check: Check, text: str) -> bool:
     """The same rows and columns in the same order, whatever is quoted."""
     try:
         rows = [row for row in csv.reader(text.splitlines(), strict=True) if row]
