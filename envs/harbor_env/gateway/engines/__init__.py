@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from importlib import import_module
 from typing import Any, Protocol
+from urllib.parse import parse_qsl
 
+from harbor_env.errors import UsageError
+from harbor_env.gateway.rendering import Renderer
 from harbor_env.gateway.types import Call, Finding, Generation, Ids, Level
 
 
@@ -57,3 +61,87 @@ class Engine(Protocol):
     async def probe(self) -> EngineInfo: ...
     async def generate(self, request: EngineRequest) -> Generation: ...
     async def close(self) -> None: ...
+
+
+@dataclass(frozen=True, slots=True)
+class EngineSpec:
+    """What an engine is opened from. `argument` is what followed the kind: a URL, a model file, MODULE:POLICY.
+
+    `options` are its `?name=value` pairs. `timeout` is in seconds for one generation, None for no limit.
+    """
+
+    kind: str
+    argument: str = ""
+    options: Mapping[str, str] = field(default_factory=dict)
+    url: str = ""
+    model: str = ""
+    api_key: str = ""
+    renderer: Renderer | None = None
+    timeout: float | None = None
+
+    def base_url(self) -> str:
+        """The engine's URL without a trailing slash, from `--llm-url` or from the argument."""
+        found = self.url or (self.argument if "://" in self.argument else "")
+        if not found:
+            raise UsageError(f"Engine {self.kind} needs a URL: give --llm-url http://HOST:PORT.")
+        return found.rstrip("/")
+
+    def number(self, name: str, default: float) -> float:
+        """Option `name` as a number. UsageError where it is not one."""
+        value = self.options.get(name)
+        try:
+            return default if value is None else float(value)
+        except ValueError:
+            raise UsageError(f"Engine option {name}={value} is not a number.") from None
+
+    def only(self, *names: str) -> None:
+        """UsageError for an option that this engine does not have."""
+        unknown = sorted(set(self.options) - set(names))
+        if unknown:
+            has = f"it has {', '.join(names)}" if names else "it has none"
+            raise UsageError(f"Engine {self.kind} has no option {', '.join(unknown)}; {has}.")
+
+
+OpenEngine = Callable[[EngineSpec], Engine]
+_HERE = "harbor_env.gateway.engines"
+ENGINES: Mapping[str, str] = {
+    "vllm": f"{_HERE}.vllm:open_vllm",
+    "sglang": f"{_HERE}.sglang:open_sglang",
+    "llamacpp": f"{_HERE}.llamacpp:open_llamacpp",
+    "hosted": f"{_HERE}.hosted:open_hosted",
+    "scripted": f"{_HERE}.scripted:open_scripted",
+}
+"""Kind to `module:function`, imported when first asked for. An outsider gives `module:function` instead of a kind."""
+
+
+def open_engine(
+    spec: str,
+    *,
+    url: str = "",
+    model: str = "",
+    api_key: str = "",
+    renderer: Renderer | None = None,
+    timeout: float | None = None,
+) -> Engine:
+    """The engine `spec` names: KIND[:ARGUMENT][?option=value&...], or module:function of another package.
+
+    Contacts nothing. UsageError for a kind, option or argument that cannot be.
+    """
+    name, _, query = spec.partition("?")
+    kind, _, argument = name.partition(":")
+    target = ENGINES.get(kind)
+    if target is None and argument:
+        kind, argument, target = name, "", name
+    if target is None:
+        raise UsageError(f"There is no engine {kind!r}: use {', '.join(ENGINES)}, or module:function.")
+    options = dict(parse_qsl(query, keep_blank_values=True))
+    return _load(target)(EngineSpec(kind, argument, options, url, model, api_key, renderer, timeout))
+
+
+def _load(target: str) -> OpenEngine:
+    module, _, name = target.partition(":")
+    try:
+        opened: OpenEngine = getattr(import_module(module), name)
+    except (ImportError, AttributeError) as error:
+        raise UsageError(f"Engine {target!r} cannot be loaded: {error}.") from error
+    return opened

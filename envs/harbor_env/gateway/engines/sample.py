@@ -1,0 +1,114 @@
+"""What an engine put on the wire, checked before anything is recorded.
+
+Invariant: a `Generation` that leaves `accepted` has one id and one log probability per sampled token, in order; what
+could be garbage, or might belong to another token, is refused.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from harbor_env.errors import EngineError
+from harbor_env.gateway.types import Finding, Finish, Generation, WeightSpan
+
+NOT_FINITE = "logprob_not_finite"
+BEFORE_TEMPERATURE = "logprobs_raw"
+AT_TEMPERATURE_ZERO = "logprobs_at_temperature_zero"
+ROUNDING = 1e-3
+"""How far above 0 a log probability may lie before it is nonsense and not rounding."""
+FLOOR = -9999.0
+"""What vLLM writes in place of minus infinity."""
+_MAX_ID = 2**31 - 1
+_FINISH: Mapping[str, Finish] = {
+    "stop": "stop",
+    "eos": "stop",
+    "word": "stop",
+    "length": "length",
+    "limit": "length",
+    "abort": "abort",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Sample:
+    """One answer as read from the wire, unchecked. `top` maps ids that could have come first to log probabilities.
+
+    A log probability is None where the engine wrote null. `prompt_ids` is the prompt as the engine says it saw it.
+    """
+
+    ids: list[Any]
+    logprobs: list[Any]
+    finish: str
+    weight_versions: tuple[WeightSpan, ...] = ()
+    cached_tokens: int = 0
+    top: Mapping[int, float] = field(default_factory=dict)
+    prompt_ids: Sequence[int] | None = None
+
+
+def accepted(sample: Sample, *, temperature: float, processed: bool, vocab_size: int | None = None) -> Generation:
+    """`sample` as a `Generation`, or `EngineError("engine_error")` where it cannot be what was sampled.
+
+    `processed` says that log probabilities are of the distribution after temperature; where they are not, they are
+    exact at temperature 1 only, and the generation is marked.
+    """
+    ids = _checked_ids(sample.ids, vocab_size)
+    logprobs = _checked_logprobs(sample.logprobs, len(ids))
+    finish = _FINISH.get(sample.finish)
+    if finish is None:
+        raise EngineError("engine_error", f"the engine ended a generation for an unknown reason: {sample.finish!r}")
+    findings = _findings(logprobs, temperature, processed)
+    return Generation(
+        ids=ids,
+        logprobs=logprobs,
+        finish=finish,
+        weight_versions=sample.weight_versions,
+        cached_tokens=sample.cached_tokens,
+        findings=findings,
+        trainable=not findings,
+    )
+
+
+def _checked_ids(ids: Sequence[Any], vocab_size: int | None) -> list[int]:
+    if not isinstance(ids, list) or not ids:
+        raise EngineError("engine_error", "the engine returned no token ids")
+    limit = _MAX_ID if vocab_size is None else vocab_size - 1
+    for position, token in enumerate(ids):
+        if type(token) is not int or not 0 <= token <= limit:
+            raise EngineError("engine_error", f"the engine returned {token!r} as the token id at {position}")
+    return ids
+
+
+def _checked_logprobs(logprobs: Sequence[Any], length: int) -> list[float]:
+    if len(logprobs) != length:
+        raise EngineError("engine_error", f"the engine returned {length} token ids and {len(logprobs)} logprobs")
+    checked: list[float] = []
+    for position, value in enumerate(logprobs):
+        if value is None:
+            value = math.nan
+        if type(value) not in (float, int) or value > ROUNDING:
+            raise EngineError("engine_error", f"the engine returned {value!r} as the logprob at {position}")
+        checked.append(float(value))
+    return checked
+
+
+def _findings(logprobs: Sequence[float], temperature: float, processed: bool) -> tuple[Finding, ...]:
+    findings = []
+    lost = [position for position, value in enumerate(logprobs) if not math.isfinite(value) or value <= FLOOR]
+    if lost:
+        findings.append(Finding(NOT_FINITE, f"{len(lost)} of {len(logprobs)}, first at {lost[0]}"))
+    if temperature == 0:
+        findings.append(Finding(AT_TEMPERATURE_ZERO, "greedy tokens have no sampling distribution"))
+    elif not processed and temperature != 1:
+        findings.append(Finding(BEFORE_TEMPERATURE, f"logprobs are of temperature 1, sampled at {temperature:g}"))
+    return tuple(findings)
+
+
+def field_of(value: Any, name: str, kind: type) -> Any:
+    """`value[name]` where `value` is an object and the field of the type expected; `engine_error` otherwise."""
+    found = value.get(name) if isinstance(value, Mapping) else None
+    if not isinstance(found, kind):
+        raise EngineError("engine_error", f"the engine's answer has no usable {name!r}")
+    return found
