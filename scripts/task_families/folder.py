@@ -2,6 +2,7 @@
 
 Layout: task.toml, instruction.md, environment/{Dockerfile,data/}, tests/{test.sh,grade.py,expected.json},
 solution/solve.sh. The commands of solve.sh are separated by blank lines; each can be run in a shell of its own in /app.
+Setting a sandbox up may use a network, so that an agent can be installed; the agent and the verifier have none.
 """
 
 from __future__ import annotations
@@ -49,9 +50,11 @@ workdir = "/app"
 
 [agent]
 timeout_sec = 900.0
+network_mode = "no-network"
 
 [verifier]
 timeout_sec = 60.0
+network_mode = "no-network"
 """
 
 
