@@ -226,9 +226,9 @@ def test_hosted_tools_are_left_out_with_a_finding() -> None:
 
 USER = {"role": "user", "content": "x"}
 WRONG: dict[str, tuple[dict[str, Any], str]] = {
-    "no messages": ({}, "messages: expected a list, got null"),
+    "no messages": ({}, "messages: must be a list of at least one message"),
     "messages not a list": ({"messages": {}}, "messages: expected a list, got an object"),
-    "no message": ({"messages": []}, "messages: is empty"),
+    "no message": ({"messages": []}, "messages: must be a list of at least one message"),
     "message not an object": ({"messages": [USER, "x"]}, "messages[1]: expected an object, got a string"),
     "unknown role": ({"messages": [{"role": "robot"}]}, "messages[0].role: unknown role 'robot'"),
     "role missing": ({"messages": [{"content": "x"}]}, "messages[0].role: expected a non-empty string, got null"),

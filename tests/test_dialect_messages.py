@@ -285,7 +285,7 @@ def test_blocks_of_hosted_tools_are_left_out_with_a_finding() -> None:
 
 
 WRONG: dict[str, tuple[dict[str, Any], str]] = {
-    "messages missing": ({}, "messages: expected a list, got null"),
+    "messages missing": ({}, "messages: must be a list of at least one message"),
     "unknown role": ({"messages": [{"role": "tool", "content": "x"}]}, "messages[0].role: unknown role 'tool'"),
     "content a number": (
         {"messages": [{"role": "user", "content": 5}]},

@@ -6,20 +6,23 @@ Invariant: the order of what a message says is kept: results and runs of text ea
 from __future__ import annotations
 
 from collections.abc import Mapping
+from functools import partial
 from typing import Any
 
 from harbor_env.gateway.dialects.fields import (
     MEDIA,
     Json,
+    WrongField,
     an_object,
+    content_at,
+    each_at,
     flag_at,
     json_text,
     name_at,
     part_text,
-    parts_text,
+    read_at,
     text_at,
     unknown_type,
-    wrong,
 )
 from harbor_env.gateway.dialects.opaque import unseal
 from harbor_env.gateway.types import Finding, Message, Tool, ToolCall
@@ -30,12 +33,13 @@ BILLING = "x-anthropic-billing-header"
 """Opens a system block that changes with the transport and says nothing to a model."""
 
 
-def system_text(system: Any) -> str:
+def system_text(body: Json) -> str:
     """The top-level `system`, string or blocks, without Claude Code's billing block."""
+    system = body.get("system")
     blocks = [system] if isinstance(system, str) else system
     if isinstance(blocks, list):
         blocks = [block for block in blocks if not _is_billing(block)]
-    return parts_text(blocks, "system", "\n")
+    return content_at({"system": blocks}, "system", "\n")
 
 
 def _is_billing(block: Any) -> bool:
@@ -52,136 +56,134 @@ class History:
         self._findings = findings
         self._names: dict[str, str] = {}
 
-    def add(self, value: Any, path: str) -> None:
-        item = an_object(value, path)
-        role = name_at(item, "role", path)
-        content, where = item.get("content"), f"{path}.content"
+    def add(self, value: Any) -> None:
+        item = an_object(value)
+        role = name_at(item, "role")
         if role == "user":
-            self._user(content, where)
+            self._user(item)
         elif role == "assistant":
-            self._assistant(content, where)
+            self._assistant(item)
         elif role == "system":
-            self.messages.append(Message("system", parts_text(content, where, "\n")))
+            self.messages.append(Message("system", content_at(item, "content", "\n")))
         else:
-            raise wrong(f"{path}.role", f"unknown role {role[:80]!r}")
+            raise WrongField(f"unknown role {role[:80]!r}", "role")
 
-    def _user(self, content: Any, path: str) -> None:
-        if not isinstance(content, list):
-            self.messages.append(Message("user", parts_text(content, path, "\n")))
+    def _user(self, item: Json) -> None:
+        if not isinstance(item.get("content"), list):
+            self.messages.append(Message("user", content_at(item, "content", "\n")))
             return
         before = len(self.messages)
         run: list[str] = []
-        for i, block in enumerate(content):
-            where = f"{path}[{i}]"
-            if isinstance(block, dict) and block.get("type") == "tool_result":
-                self._flush(run)
-                self._result(block, where)
-            else:
-                run.append(self._text(block, where, None))
+        each_at(item, "content", partial(self._user_block, run))
         self._flush(run)
         if len(self.messages) == before:
             self.messages.append(Message("user"))
 
+    def _user_block(self, run: list[str], block: Any) -> None:
+        if isinstance(block, dict) and block.get("type") == "tool_result":
+            self._flush(run)
+            self._result(block)
+        else:
+            run.append(self._text(None, block))
+
     def _flush(self, run: list[str]) -> None:
-        text = "\n".join(part for part in run if part)
+        """The texts since the last result are one user message."""
+        text = "\n".join(filter(None, run))
         if text:
             self.messages.append(Message("user", text))
         run.clear()
 
-    def _result(self, block: Json, path: str) -> None:
-        content, where = block.get("content"), f"{path}.content"
-        if isinstance(content, list):
-            parts = [self._text(part, f"{where}[{i}]", self._findings) for i, part in enumerate(content)]
-            text = "\n".join(part for part in parts if part)
+    def _result(self, block: Json) -> None:
+        if isinstance(block.get("content"), list):
+            text = "\n".join(filter(None, each_at(block, "content", partial(self._text, self._findings))))
         else:
-            text = parts_text(content, where, "\n")
-        answered = name_at(block, "tool_use_id", path)
-        self.messages.append(
-            Message(
-                "tool",
-                text,
-                tool_call_id=answered,
-                name=self._names.get(answered, ""),
-                is_error=flag_at(block, "is_error", path),
-            )
-        )
+            text = content_at(block, "content", "\n")
+        answered = name_at(block, "tool_use_id")
+        name, is_error = self._names.get(answered, ""), flag_at(block, "is_error")
+        self.messages.append(Message("tool", text, tool_call_id=answered, name=name, is_error=is_error))
 
-    def _text(self, block: Any, path: str, findings: list[Finding] | None) -> str:
+    def _text(self, findings: list[Finding] | None, block: Any) -> str:
         """A user or result block as text. Inside a result (`findings` given) nothing is refused for its type."""
         kind = block.get("type") if isinstance(block, dict) else None
         if kind == "text" or not isinstance(kind, str):
-            return part_text(block, path)
+            return part_text(block)
         if kind == "tool_reference":
-            return self._reference(name_at(block, "tool_name", path), path)
-        if kind == "document" and (text := _document(block, path)):
+            return self._reference(name_at(block, "tool_name"))
+        if kind == "document" and (text := _document(block)):
             return text
         if kind == "search_result":
-            head = f"{text_at(block, 'title', path)} ({text_at(block, 'source', path)})"
-            return f"{head}\n{parts_text(block.get('content'), f'{path}.content', chr(10))}"
+            return f"{text_at(block, 'title')} ({text_at(block, 'source')})\n{content_at(block, 'content', chr(10))}"
         if findings is not None and kind not in MEDIA:
-            findings.append(Finding("block_dropped", f"{path}: {kind[:80]}"))
+            findings.append(Finding("block_dropped", kind[:80]))
             return f"[{kind[:80]} omitted: this model cannot read it]"
-        return part_text(block, path, findings)
+        return part_text(block, findings)
 
-    def _reference(self, name: str, path: str) -> str:
+    def _reference(self, name: str) -> str:
         tool = self._deferred.get(name)
         if tool is None:
             return f"Tool loaded: {name}"
         function = {"name": name, "description": tool.description, "parameters": tool.parameters}
-        return f"Tool loaded: {json_text({'type': 'function', 'function': function}, path)}"
+        return f"Tool loaded: {json_text({'type': 'function', 'function': function})}"
 
-    def _assistant(self, content: Any, path: str) -> None:
-        if not isinstance(content, list):
-            self.messages.append(Message("assistant", parts_text(content, path, "")))
+    def _assistant(self, item: Json) -> None:
+        if not isinstance(item.get("content"), list):
+            self.messages.append(Message("assistant", content_at(item, "content", "")))
             return
-        texts: list[str] = []
-        thoughts: list[str] = []
-        calls: list[ToolCall] = []
-        for i, value in enumerate(content):
-            where = f"{path}[{i}]"
-            block = {"type": "text", "text": value} if isinstance(value, str) else an_object(value, where)
-            kind = block.get("type")
-            if kind == "text":
-                texts.append(text_at(block, "text", where))
-            elif kind == "tool_use":
-                calls.append(_call(block, where))
-            elif kind == "thinking":
-                thoughts.append(text_at(block, "thinking", where))
-            elif kind == "redacted_thinking":
-                thoughts.append(self._redacted(text_at(block, "data", where), where))
-            elif isinstance(kind, str):
-                self._findings.append(Finding("block_dropped", f"{where}: {kind[:80]}"))
-            else:
-                raise unknown_type(where, kind)
-        self._names.update((call.id, call.name) for call in calls)
-        reasoning = "\n".join(thought for thought in thoughts if thought)
-        self.messages.append(Message("assistant", "".join(texts), reasoning, tuple(calls)))
+        said = _Said()
+        each_at(item, "content", partial(self._assistant_block, said))
+        self._names.update((call.id, call.name) for call in said.calls)
+        reasoning = "\n".join(filter(None, said.thoughts))
+        self.messages.append(Message("assistant", "".join(said.texts), reasoning, tuple(said.calls)))
 
-    def _redacted(self, data: str, path: str) -> str:
-        text = unseal(data)
-        if text is None:
-            self._findings.append(Finding("reasoning_undecodable", f"{path}: sealed elsewhere"))
-        return text or ""
+    def _assistant_block(self, said: _Said, value: Any) -> None:
+        if isinstance(value, str):
+            said.texts.append(value)
+            return
+        block = an_object(value)
+        kind = block.get("type")
+        if kind == "text":
+            said.texts.append(text_at(block, "text"))
+        elif kind == "tool_use":
+            said.calls.append(_call(block))
+        elif kind == "thinking":
+            said.thoughts.append(text_at(block, "thinking"))
+        elif kind == "redacted_thinking" and (text := unseal(text_at(block, "data"))) is not None:
+            said.thoughts.append(text)
+        elif isinstance(kind, str):
+            code = "reasoning_undecodable" if kind == "redacted_thinking" else "block_dropped"
+            self._findings.append(Finding(code, kind[:80]))
+        else:
+            raise unknown_type(kind)
 
 
-def _document(block: Json, path: str) -> str:
+class _Said:
+    """What the blocks of one assistant message add up to."""
+
+    def __init__(self) -> None:
+        self.texts: list[str] = []
+        self.thoughts: list[str] = []
+        self.calls: list[ToolCall] = []
+
+
+def _document(block: Json) -> str:
     """The text of a document that has one; "" for a file of bytes."""
-    source = an_object(block.get("source"), f"{path}.source")
+    text = read_at(block, "source", _source_text)
+    title = text_at(block, "title")
+    return f"{title}\n{text}" if title and text else text
+
+
+def _source_text(value: Any) -> str:
+    source = an_object(value)
     if source.get("type") == "text":
-        text = text_at(source, "data", f"{path}.source")
-    elif source.get("type") == "content":
-        text = parts_text(source.get("content"), f"{path}.source.content", "\n")
-    else:
-        return ""
-    title = text_at(block, "title", path)
-    return f"{title}\n{text}" if title else text
+        return text_at(source, "data")
+    return content_at(source, "content", "\n") if source.get("type") == "content" else ""
 
 
-def _call(block: Json, path: str) -> ToolCall:
+def _call(block: Json) -> ToolCall:
     given = block.get("input")
     kept = given.get(UNPARSED) if isinstance(given, dict) and len(given) == 1 else None
     if isinstance(kept, dict) and isinstance(kept.get("raw"), str):
         arguments = kept["raw"]
     else:
-        arguments = "{}" if given is None else json_text(given, f"{path}.input")
-    return ToolCall(name_at(block, "id", path), name_at(block, "name", path), arguments)
+        arguments = "{}" if given is None else read_at(block, "input", json_text)
+    return ToolCall(name_at(block, "id"), name_at(block, "name"), arguments)

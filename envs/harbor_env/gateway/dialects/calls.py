@@ -9,10 +9,13 @@ import orjson
 
 from harbor_env.gateway.types import Call, ToolCall
 
+SPACE = " \t\r\n"
+"""What JSON calls white space."""
+
 
 def function_arguments(made: ToolCall) -> str:
     """The text as sampled; a call without arguments carries an empty object, because clients parse it."""
-    return made.arguments if made.arguments.strip() else "{}"
+    return made.arguments if made.arguments.strip(SPACE) else "{}"
 
 
 def object_fragment(arguments: str) -> orjson.Fragment | None:

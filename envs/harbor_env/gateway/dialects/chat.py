@@ -15,20 +15,20 @@ from harbor_env.gateway.dialects import sse
 from harbor_env.gateway.dialects.calls import custom_names, function_arguments
 from harbor_env.gateway.dialects.fields import (
     Json,
-    a_list,
+    WrongField,
     an_object,
+    content_at,
+    each_at,
     flag_at,
     integer_at,
     json_text,
-    list_at,
     name_at,
     number_at,
     object_at,
-    parts_text,
+    read_at,
     text_at,
     texts_at,
     unknown_type,
-    wrong,
 )
 from harbor_env.gateway.dialects.openai_errors import openai_error
 from harbor_env.gateway.dialects.protocol import Route
@@ -52,25 +52,24 @@ class Chat:
 
     def decode(self, body: Mapping[str, Any], params: Mapping[str, str]) -> Call:
         findings: list[Finding] = []
-        raw = a_list(body.get("messages"), "messages")
-        if not raw:
-            raise wrong("messages", "is empty")
-        if (integer_at(body, "n", "") or 1) != 1:
-            raise wrong("n", "only one choice is served")
-        stream = flag_at(body, "stream", "")
-        names: dict[str, str] = {}
+        history = _History(findings)
+        messages = tuple(each_at(body, "messages", history.message))
+        if not messages:
+            raise WrongField("must be a list of at least one message", "messages")
+        if (integer_at(body, "n") or 1) != 1:
+            raise WrongField("only one choice is served", "n")
+        stream = flag_at(body, "stream")
         return Call(
-            messages=tuple(_message(item, f"messages[{i}]", names, findings) for i, item in enumerate(raw)),
-            tools=_tools(list_at(body, "tools", ""), findings),
-            model=text_at(body, "model", ""),
+            messages=messages,
+            tools=tuple(tool for tool in each_at(body, "tools", lambda item: _tool(item, findings)) if tool),
+            model=text_at(body, "model"),
             stream=stream,
             max_tokens=_max_tokens(body),
             sampling=_sampling(body),
-            tool_choice=_tool_choice(body.get("tool_choice")),
+            tool_choice=read_at(body, "tool_choice", _tool_choice),
             thinking=_thinking(body),
-            response_schema=_schema(object_at(body, "response_format", "")),
-            include_usage=not stream
-            or flag_at(object_at(body, "stream_options", ""), "include_usage", "stream_options"),
+            response_schema=read_at(body, "response_format", _schema),
+            include_usage=not stream or read_at(body, "stream_options", _include_usage),
             findings=tuple(findings),
         )
 
@@ -124,83 +123,95 @@ class Chat:
         return orjson.dumps({"prompt_tokens": prompt_tokens})
 
 
-def _message(value: Any, path: str, names: dict[str, str], findings: list[Finding]) -> Message:
-    """One message. `names` are the functions of the calls so far by id: a result seldom says which it answers."""
-    item = an_object(value, path)
-    role = _ROLES.get(name_at(item, "role", path))
-    if role is None:
-        raise wrong(f"{path}.role", f"unknown role {item['role'][:80]!r}")
-    content, where = item.get("content"), f"{path}.content"
-    if role == "tool":
-        answered = text_at(item, "tool_call_id", path)
-        name = text_at(item, "name", path)
-        text = parts_text(content, where, "\n", findings)
-        return Message(role, text, tool_call_id=answered, name=names.get(answered, name))
-    if role != "assistant":
-        return Message(role, parts_text(content, where, "\n"))
-    calls = tuple(_call_in(call, f"{path}.tool_calls[{i}]") for i, call in enumerate(list_at(item, "tool_calls", path)))
-    names.update((call.id, call.name) for call in calls)
-    text = parts_text(content, where, "") or text_at(item, "refusal", path)
-    return Message(role, text, text_at(item, "reasoning_content", path) or text_at(item, "reasoning", path), calls)
+class _History:
+    """Messages in order, with the functions called so far by id: a result seldom says which it answers."""
+
+    def __init__(self, findings: list[Finding]) -> None:
+        self._findings = findings
+        self._names: dict[str, str] = {}
+
+    def message(self, value: Any) -> Message:
+        item = an_object(value)
+        role = _ROLES.get(name_at(item, "role"))
+        if role is None:
+            raise WrongField(f"unknown role {item['role'][:80]!r}", "role")
+        if role == "tool":
+            answered, name = text_at(item, "tool_call_id"), text_at(item, "name")
+            text = content_at(item, "content", "\n", self._findings)
+            return Message(role, text, tool_call_id=answered, name=self._names.get(answered, name))
+        if role != "assistant":
+            return Message(role, content_at(item, "content", "\n"))
+        text = content_at(item, "content", "") or text_at(item, "refusal")
+        reasoning = text_at(item, "reasoning_content") or text_at(item, "reasoning")
+        if not item.get("tool_calls"):
+            return Message(role, text, reasoning)
+        calls = tuple(each_at(item, "tool_calls", _call_in))
+        self._names.update((call.id, call.name) for call in calls)
+        return Message(role, text, reasoning, calls)
 
 
-def _call_in(value: Any, path: str) -> ToolCall:
-    item = an_object(value, path)
-    if item.get("type") == "custom":
-        custom = object_at(item, "custom", path)
-        return ToolCall(
-            text_at(item, "id", path), name_at(custom, "name", f"{path}.custom"), text_at(custom, "input", path)
-        )
-    function, where = object_at(item, "function", path), f"{path}.function"
+def _call_in(value: Any) -> ToolCall:
+    item = an_object(value)
+    kind, read = ("custom", _custom_in) if item.get("type") == "custom" else ("function", _function_in)
+    name, arguments = read_at(item, kind, read)
+    return ToolCall(text_at(item, "id"), name, arguments)
+
+
+def _function_in(value: Any) -> tuple[str, str]:
+    function = an_object(value)
     arguments = function.get("arguments")
-    text = json_text(arguments, where) if isinstance(arguments, dict) else text_at(function, "arguments", where)
-    return ToolCall(text_at(item, "id", path), name_at(function, "name", where), text)
+    text = read_at(function, "arguments", json_text) if isinstance(arguments, dict) else text_at(function, "arguments")
+    return name_at(function, "name"), text
 
 
-def _tools(raw: list[Any], findings: list[Finding]) -> tuple[Tool, ...]:
-    tools = []
-    for i, value in enumerate(raw):
-        path = f"tools[{i}]"
-        item = an_object(value, path)
-        kind = item.get("type", "function")
-        if kind == "function":
-            function, where = object_at(item, "function", path), f"{path}.function"
-            name, description = name_at(function, "name", where), text_at(function, "description", where)
-            tools.append(Tool(name, description, object_at(function, "parameters", where)))
-        elif kind == "custom":
-            custom, where = object_at(item, "custom", path), f"{path}.custom"
-            grammar = object_at(object_at(custom, "format", where), "grammar", f"{where}.format")
-            tools.append(custom_tool(custom, grammar, where))
-        elif isinstance(kind, str):
-            findings.append(Finding("tool_dropped", f"{path}: {kind} is hosted by its vendor"))
-        else:
-            raise unknown_type(path, kind)
-    return tuple(tools)
+def _custom_in(value: Any) -> tuple[str, str]:
+    custom = an_object(value)
+    return name_at(custom, "name"), text_at(custom, "input")
 
 
-def custom_tool(item: Json, grammar: Json, path: str) -> Tool:
+def _tool(value: Any, findings: list[Finding]) -> Tool | None:
+    item = an_object(value)
+    kind = item.get("type", "function")
+    if kind == "function":
+        return read_at(item, "function", _function_tool)
+    if kind == "custom":
+        return read_at(item, "custom", _custom_tool)
+    if not isinstance(kind, str):
+        raise unknown_type(kind)
+    findings.append(Finding("tool_dropped", f"{kind[:80]} is hosted by its vendor"))
+    return None
+
+
+def _function_tool(value: Any) -> Tool:
+    function = an_object(value)
+    return Tool(name_at(function, "name"), text_at(function, "description"), object_at(function, "parameters"))
+
+
+def _custom_tool(value: Any) -> Tool:
+    custom = an_object(value)
+    return custom_tool(custom, object_at(custom, "format", "grammar"))
+
+
+def custom_tool(item: Json, grammar: Json) -> Tool:
     """A free-text tool; its grammar joins the description, where the model can read it."""
-    description = text_at(item, "description", path)
-    definition = text_at(grammar, "definition", f"{path}.format")
+    description, definition = text_at(item, "description"), text_at(grammar, "definition")
     if definition:
-        syntax = text_at(grammar, "syntax", f"{path}.format")
-        description = f"{description}\n\nThe input follows this {syntax} grammar:\n{definition}".strip()
-    return Tool(name_at(item, "name", path), description, kind="custom")
+        description += f"\n\nThe input follows this {text_at(grammar, 'syntax')} grammar:\n{definition}"
+    return Tool(name_at(item, "name"), description.strip(), kind="custom")
 
 
 def _max_tokens(body: Json) -> int | None:
-    newer = integer_at(body, "max_completion_tokens", "", 1)
-    older = integer_at(body, "max_tokens", "", 1)
+    newer, older = integer_at(body, "max_completion_tokens", 1), integer_at(body, "max_tokens", 1)
     return older if newer is None else newer
 
 
 def _sampling(body: Json) -> Sampling:
     return Sampling(
-        number_at(body, "temperature", ""),
-        number_at(body, "top_p", ""),
-        integer_at(body, "top_k", ""),
-        texts_at(body, "stop", ""),
-        integer_at(body, "seed", ""),
+        number_at(body, "temperature"),
+        number_at(body, "top_p"),
+        integer_at(body, "top_k"),
+        texts_at(body, "stop"),
+        integer_at(body, "seed"),
     )
 
 
@@ -211,38 +222,43 @@ def _tool_choice(choice: Any) -> ToolChoice:
         return ToolChoice("none")
     if choice == "required":
         return ToolChoice("required")
-    item = an_object(choice, "tool_choice")
+    item = an_object(choice)
     kind = item.get("type")
     if kind == "allowed_tools":
-        return ToolChoice(mode_at(object_at(item, "allowed_tools", "tool_choice"), "tool_choice.allowed_tools"))
+        return ToolChoice(mode_at(object_at(item, "allowed_tools")))
     if kind == "function" or kind == "custom":
-        return ToolChoice("named", name_at(object_at(item, kind, "tool_choice"), "name", f"tool_choice.{kind}"))
-    raise unknown_type("tool_choice", kind)
+        return ToolChoice("named", read_at(item, kind, lambda tool: name_at(an_object(tool), "name")))
+    raise unknown_type(kind)
 
 
-def mode_at(allowed: Json, path: str) -> Literal["auto", "required"]:
+def mode_at(allowed: Json) -> Literal["auto", "required"]:
     """The mode of OpenAI's `allowed_tools` choice; the list of names itself is not enforced."""
-    return "required" if text_at(allowed, "mode", path) == "required" else "auto"
+    return "required" if text_at(allowed, "mode") == "required" else "auto"
 
 
 def _thinking(body: Json) -> bool | None:
-    template = object_at(body, "chat_template_kwargs", "")
-    if "enable_thinking" in template:
-        return flag_at(template, "enable_thinking", "chat_template_kwargs")
-    effort = text_at(body, "reasoning_effort", "")
+    if "enable_thinking" in object_at(body, "chat_template_kwargs"):
+        return read_at(body, "chat_template_kwargs", lambda template: flag_at(template, "enable_thinking"))
+    effort = text_at(body, "reasoning_effort")
     return effort != "none" if effort else None
 
 
-def _schema(response_format: Json) -> Mapping[str, Any] | None:
-    kind = response_format.get("type", "text")
+def _schema(value: Any) -> Mapping[str, Any] | None:
+    if value is None:
+        return None
+    wanted = an_object(value)
+    kind = wanted.get("type", "text")
     if kind == "text":
         return None
     if kind == "json_object":
         return {"type": "object"}
     if kind == "json_schema":
-        wrapped = object_at(response_format, "json_schema", "response_format")
-        return object_at(wrapped, "schema", "response_format.json_schema")
-    raise unknown_type("response_format", kind)
+        return object_at(wanted, "json_schema", "schema")
+    raise unknown_type(kind)
+
+
+def _include_usage(options: Any) -> bool:
+    return options is not None and flag_at(an_object(options), "include_usage")
 
 
 def _head(reply: Reply, call: Call, kind: str) -> dict[str, Any]:

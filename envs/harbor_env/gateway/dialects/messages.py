@@ -14,21 +14,21 @@ import orjson
 from harbor_env.errors import ErrorKind, GatewayError
 from harbor_env.gateway.dialects import sse
 from harbor_env.gateway.dialects.anthropic_blocks import UNPARSED, History, system_text
-from harbor_env.gateway.dialects.calls import function_arguments, object_fragment
+from harbor_env.gateway.dialects.calls import SPACE, function_arguments, object_fragment
 from harbor_env.gateway.dialects.fields import (
     Json,
-    a_list,
+    WrongField,
     an_object,
+    each_at,
     flag_at,
     integer_at,
-    list_at,
     name_at,
     number_at,
     object_at,
+    read_at,
     text_at,
     texts_at,
     unknown_type,
-    wrong,
 )
 from harbor_env.gateway.dialects.opaque import signature
 from harbor_env.gateway.dialects.protocol import Route
@@ -62,30 +62,27 @@ class Messages:
 
     def decode(self, body: Mapping[str, Any], params: Mapping[str, str]) -> Call:
         findings: list[Finding] = []
-        raw = a_list(body.get("messages"), "messages")
-        if not raw:
-            raise wrong("messages", "is empty")
-        tools, deferred = _tools(list_at(body, "tools", ""), findings)
+        tools, deferred = _tools(body, findings)
         history = History({tool.name: tool for tool in deferred}, findings)
-        system = system_text(body.get("system"))
+        system = system_text(body)
         if system:
             history.messages.append(Message("system", system))
-        for i, item in enumerate(raw):
-            history.add(item, f"messages[{i}]")
+        if not each_at(body, "messages", history.add):
+            raise WrongField("must be a list of at least one message", "messages")
         return Call(
             messages=tuple(history.messages),
             tools=tools,
-            model=text_at(body, "model", ""),
-            stream=flag_at(body, "stream", ""),
-            max_tokens=integer_at(body, "max_tokens", "", 1),
+            model=text_at(body, "model"),
+            stream=flag_at(body, "stream"),
+            max_tokens=integer_at(body, "max_tokens", 1),
             sampling=Sampling(
-                number_at(body, "temperature", ""),
-                number_at(body, "top_p", ""),
-                integer_at(body, "top_k", ""),
-                texts_at(body, "stop_sequences", ""),
+                number_at(body, "temperature"),
+                number_at(body, "top_p"),
+                integer_at(body, "top_k"),
+                texts_at(body, "stop_sequences"),
             ),
-            tool_choice=_tool_choice(object_at(body, "tool_choice", "")),
-            thinking=_thinking(object_at(body, "thinking", "")),
+            tool_choice=read_at(body, "tool_choice", _tool_choice),
+            thinking=read_at(body, "thinking", _thinking),
             response_schema=_schema(body),
             findings=tuple(findings),
             deferred_tools=deferred,
@@ -120,25 +117,26 @@ class Messages:
         return orjson.dumps({"input_tokens": prompt_tokens})
 
 
-def _tools(raw: list[Any], findings: list[Finding]) -> tuple[tuple[Tool, ...], tuple[Tool, ...]]:
+def _tools(body: Json, findings: list[Finding]) -> tuple[tuple[Tool, ...], tuple[Tool, ...]]:
     """The tools offered and, apart, those still to be loaded by a `tool_reference`."""
     tools: list[Tool] = []
     deferred: list[Tool] = []
-    for i, value in enumerate(raw):
-        path = f"tools[{i}]"
-        item = an_object(value, path)
-        kind = text_at(item, "type", path) or "custom"
+
+    def add(value: Any) -> None:
+        item = an_object(value)
+        kind = text_at(item, "type") or "custom"
         if kind != "custom":
-            findings.append(Finding("tool_dropped", f"{path}: {kind[:80]} is defined by its vendor"))
-            continue
-        tool = Tool(
-            name_at(item, "name", path), text_at(item, "description", path), object_at(item, "input_schema", path)
-        )
-        (deferred if flag_at(item, "defer_loading", path) else tools).append(tool)
+            findings.append(Finding("tool_dropped", f"{kind[:80]} is defined by its vendor"))
+            return
+        tool = Tool(name_at(item, "name"), text_at(item, "description"), object_at(item, "input_schema"))
+        (deferred if flag_at(item, "defer_loading") else tools).append(tool)
+
+    each_at(body, "tools", add)
     return tuple(tools), tuple(deferred)
 
 
-def _tool_choice(choice: Json) -> ToolChoice:
+def _tool_choice(value: Any) -> ToolChoice:
+    choice = {} if value is None else an_object(value)
     kind = choice.get("type", "auto")
     if kind == "auto":
         return ToolChoice()
@@ -147,31 +145,33 @@ def _tool_choice(choice: Json) -> ToolChoice:
     if kind == "none":
         return ToolChoice("none")
     if kind == "tool":
-        return ToolChoice("named", name_at(choice, "name", "tool_choice"))
-    raise unknown_type("tool_choice", kind)
+        return ToolChoice("named", name_at(choice, "name"))
+    raise unknown_type(kind)
 
 
-def _thinking(thinking: Json) -> bool | None:
-    kind = text_at(thinking, "type", "thinking")
+def _thinking(value: Any) -> bool | None:
+    kind = "" if value is None else text_at(an_object(value), "type")
     return kind != "disabled" if kind else None
 
 
 def _schema(body: Json) -> Mapping[str, Any] | None:
     """`output_config.format`, or `output_format` as the field was first called."""
-    config = object_at(body, "output_config", "")
-    wanted = object_at(config, "format", "output_config") or object_at(body, "output_format", "")
+    wanted = object_at(body, "output_config", "format") or object_at(body, "output_format")
     if not wanted:
         return None
     if wanted.get("type") != "json_schema":
-        raise unknown_type("output_config.format", wanted.get("type"))
-    return object_at(wanted, "schema", "output_config.format")
+        raise unknown_type(wanted.get("type"))
+    return object_at(wanted, "schema")
 
 
 _Block = tuple[dict[str, Any], dict[str, Any], list[tuple[str, str, str]]]
 
 
 def _blocks(reply: Reply) -> Iterator[_Block]:
-    """Each block as its fixed fields, the fields deltas fill, and those deltas as (type, field, text)."""
+    """Each block as its fixed fields, the fields deltas fill, and those deltas as (type, field, text).
+
+    White space before arguments goes: the SDK parses after each delta, and chokes on a first one that is blank.
+    """
     message = reply.message
     if message.reasoning:
         signed = signature(reply.id)
@@ -180,7 +180,10 @@ def _blocks(reply: Reply) -> Iterator[_Block]:
     if message.content:
         yield {"type": "text"}, {"text": message.content}, [("text_delta", "text", message.content)]
     for made in message.tool_calls:
-        fixed, arguments = {"type": "tool_use", "id": made.id, "name": made.name}, function_arguments(made)
+        fixed, arguments = (
+            {"type": "tool_use", "id": made.id, "name": made.name},
+            function_arguments(made).lstrip(SPACE),
+        )
         yield fixed, {"input": _input(arguments)}, [("input_json_delta", "partial_json", arguments)]
 
 
