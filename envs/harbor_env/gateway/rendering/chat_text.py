@@ -8,7 +8,13 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from harbor_env.errors import RenderingError
-from harbor_env.gateway.rendering.conversation import argument_findings, custom_names, message_dict, tool_dict
+from harbor_env.gateway.rendering.conversation import (
+    argument_findings,
+    custom_names,
+    message_dict,
+    outside,
+    tool_dict,
+)
 from harbor_env.gateway.rendering.guard import Guard
 from harbor_env.gateway.rendering.shape import Shape, fit
 from harbor_env.gateway.types import Finding, Message, Tool, ToolCall
@@ -35,21 +41,20 @@ class ChatText:
     ) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
         """Messages and tools as the template reads them. `start` False: they go on where others ended."""
         custom = custom_names(tools)
-        fitted = fit(messages, tools, self.shape, start=start)
-        entries = [
-            message_dict(message, self.guard, custom, text_arguments=self.shape.text_arguments)
-            for message in fitted.messages
-        ]
+        described = [tool_dict(tool, self.guard) for tool in tools]
+        fitted = fit([outside(message, self.guard) for message in messages], described, custom, self.shape, start=start)
+        text = self.shape.text_arguments
+        entries = [message_dict(message, custom, text_arguments=text) for message in fitted.messages]
         if self.shape.parts:
             entries = [{**entry, "content": [{"type": "text", "text": entry["content"]}]} for entry in entries]
-        return entries, [tool_dict(tool, self.guard) for tool in fitted.tools]
+        return entries, list(fitted.tools)
 
     def findings(
         self, messages: Sequence[Message], tools: Sequence[Tool], *, start: bool = True
     ) -> tuple[Finding, ...]:
         """What has to be reshaped in these messages."""
-        bad = argument_findings(messages, custom_names(tools))
-        return (*fit(messages, (), self.shape, start=start).findings, *bad)
+        custom = custom_names(tools)
+        return (*fit(messages, (), custom, self.shape, start=start).findings, *argument_findings(messages, custom))
 
     def with_shape(self, **changes: Any) -> ChatText:
         return replace(self, shape=replace(self.shape, **changes))

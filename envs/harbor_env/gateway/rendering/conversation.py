@@ -1,13 +1,14 @@
 """Messages and tools as the plain dictionaries templates and the `renderers` library read.
 
-Invariant: every string that came from outside is guarded here and nowhere else, and an error result is visible here and
-nowhere else.
+Invariant: every string that came from outside is guarded here and nowhere else, and an error result is made visible here
+and nowhere else.
 """
 
 from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 from harbor_env.gateway.rendering.guard import Guard
@@ -29,11 +30,31 @@ class Raw(str):
         return ["arguments"]
 
 
-def visible(message: Message) -> str:
-    """A message's text; a failed tool result says so at its start, once."""
-    if not message.is_error or message.content.lstrip().lower().startswith("error"):
-        return message.content
-    return f"Error: {message.content}"
+def outside(message: Message, guard: Guard) -> Message:
+    """A message whose texts can stand next to a template's own: guarded, and a failed tool result says so, once."""
+    content = message.content
+    if message.is_error and not content.lstrip().lower().startswith("error"):
+        content = f"Error: {content}"
+    return replace(
+        message,
+        content=guard(content),
+        reasoning=guard(message.reasoning),
+        tool_calls=tuple(outside_call(call, guard) for call in message.tool_calls),
+        tool_call_id=guard(message.tool_call_id),
+        name=guard(message.name),
+    )
+
+
+def outside_call(call: ToolCall, guard: Guard) -> ToolCall:
+    """A guarded call. Arguments keep their own text, unless JSON escapes hide a special token's text in it."""
+    arguments = guard(call.arguments)
+    if "\\u" in arguments:
+        try:
+            decoded = guard.deep(json.loads(call.arguments))
+            arguments = arguments if decoded == json.loads(arguments) else json.dumps(decoded, ensure_ascii=False)
+        except (ValueError, RecursionError):
+            pass
+    return replace(call, id=guard(call.id), name=guard(call.name), arguments=arguments, native_id=guard(call.native_id))
 
 
 def tool_dict(tool: Tool, guard: Guard) -> dict[str, Any]:
@@ -53,30 +74,32 @@ def arguments_of(call: ToolCall, custom: frozenset[str]) -> Mapping[str, Any] | 
         return {}
     try:
         decoded = json.loads(call.arguments)
-    except ValueError:
+    except (ValueError, RecursionError):
         return Raw(call.arguments)
     return decoded if isinstance(decoded, dict) else Raw(call.arguments)
 
 
-def message_dict(message: Message, guard: Guard, custom: frozenset[str], *, text_arguments: bool) -> dict[str, Any]:
-    """One message. Keys a template tests with `is defined` are present only where there is something to say."""
-    entry: dict[str, Any] = {"role": message.role, "content": guard(visible(message))}
+def message_dict(message: Message, custom: frozenset[str], *, text_arguments: bool) -> dict[str, Any]:
+    """One guarded message. Keys a template tests with `is defined` are there only where there is something to say."""
+    entry: dict[str, Any] = {"role": message.role, "content": message.content}
     if message.reasoning:
-        entry["reasoning_content"] = entry["thinking"] = entry["reasoning"] = guard(message.reasoning)
+        entry["reasoning_content"] = entry["thinking"] = entry["reasoning"] = message.reasoning
     if message.tool_calls:
-        entry["tool_calls"] = [_call_dict(call, guard, custom, text_arguments) for call in message.tool_calls]
+        entry["tool_calls"] = [_call_dict(call, custom, text_arguments) for call in message.tool_calls]
     if message.role == "tool":
-        entry |= {"tool_call_id": guard(message.tool_call_id), "name": guard(message.name)}
+        entry |= {"tool_call_id": message.tool_call_id, "name": message.name}
     return entry
 
 
-def _call_dict(call: ToolCall, guard: Guard, custom: frozenset[str], text: bool) -> dict[str, Any]:
-    arguments = arguments_of(call, custom)
-    shown: Any = Raw(guard(str(arguments))) if isinstance(arguments, Raw) else guard.deep(arguments)
-    if text and not isinstance(shown, Raw):
-        shown = json.dumps(shown, ensure_ascii=False)
-    function = {"name": guard(call.name), "arguments": shown}
-    return {"type": "function", "id": guard(call.id or call.native_id), "function": function}
+def _call_dict(call: ToolCall, custom: frozenset[str], text: bool) -> dict[str, Any]:
+    arguments: Any = arguments_of(call, custom)
+    if text and not isinstance(arguments, Raw):
+        arguments = json.dumps(arguments, ensure_ascii=False)
+    return {
+        "type": "function",
+        "id": call.id or call.native_id,
+        "function": {"name": call.name, "arguments": arguments},
+    }
 
 
 def custom_names(tools: Sequence[Tool]) -> frozenset[str]:

@@ -14,6 +14,7 @@ from typing import Any, Literal
 from harbor_env.errors import RenderingError
 from harbor_env.gateway.rendering import Delta, Parsed, Renderer
 from harbor_env.gateway.rendering.chat_text import ChatText
+from harbor_env.gateway.rendering.conversation import outside
 from harbor_env.gateway.rendering.grammars import Grammar, Reading
 from harbor_env.gateway.rendering.grammars.reasoning import Thinking
 from harbor_env.gateway.rendering.guard import clear
@@ -89,8 +90,9 @@ class FamilyRenderer:
     def compose(self, message: Message, tools: Sequence[Tool]) -> list[int]:
         if message.tool_calls and self._family.grammar is None:
             raise RenderingError(f"{self.name}: no call grammar is known for this chat template")
+        message = outside(message, self._tokens.guard)
         reasoning = self._family.thinking.write(message.reasoning, self._prompt_tail())
-        written = self._tokens.guard(message.content)
+        written = message.content
         if message.tool_calls and self._family.grammar:
             calls = self._family.grammar.write(message.tool_calls, tools)
             written = f"{written}{self._family.grammar.gap}{calls}" if written else calls

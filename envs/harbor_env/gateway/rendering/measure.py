@@ -11,7 +11,6 @@ from dataclasses import dataclass
 from harbor_env.errors import RenderingError
 from harbor_env.gateway.rendering.chat_text import STUB, ChatText
 from harbor_env.gateway.rendering.grammars import Grammar
-from harbor_env.gateway.rendering.grammars.hermes import Hermes
 from harbor_env.gateway.rendering.grammars.known import known_grammars
 from harbor_env.gateway.rendering.grammars.reasoning import Thinking
 from harbor_env.gateway.rendering.tokens import Tokens
@@ -82,7 +81,9 @@ def _measure_tools(chat: ChatText) -> ChatText:
         results.append(Message("tool", _R2, tool_call_id="call00002", name=TOOL.name))
         both = [Message("user", _U1), Message("assistant", tool_calls=calls), *results]
         parallel = trial.accepts(both, (), (_U1, _A1, _A2, _R1, _R2))
-        return chat.with_shape(text_arguments=text_arguments, parallel=parallel)
+        chat = chat.with_shape(text_arguments=text_arguments, parallel=parallel)
+        thought = Message("assistant", _A2, reasoning="why", tool_calls=calls[:1])
+        return chat.with_shape(reasoning_beside_text=chat.accepts([Message("user", _U1), thought], (), (_A2, _A1)))
     return chat.with_shape(tools=False)
 
 
@@ -103,8 +104,8 @@ def measure_ends(chat: ChatText, tokens: Tokens, eos: tuple[str, ...]) -> Ends:
         return Ends("", eos, ())
     at, _length, token = min(places)
     alone = chat([Message("user", _U2), Message("assistant", STUB)], prompt=False).partition(STUB)[2]
-    if token in alone:
-        return Ends(between[:at] + token, tuple(dict.fromkeys((token, *eos))), ())
+    if last := [(found, text) for text in tokens.texts.values() if (found := alone.find(text)) >= 0]:
+        return Ends(between[:at] + token, tuple(dict.fromkeys((token, min(last)[1], *eos))), ())
     return _opening_ends(chat, tokens, token, eos)
 
 
@@ -125,7 +126,7 @@ def _opening_ends(chat: ChatText, tokens: Tokens, user: str, eos: tuple[str, ...
 def choose_grammar(chat: ChatText, tokens: Tokens) -> Grammar | None:
     """The grammar whose reading of a call the template printed gives the call back; None where no known one does."""
     if not chat.shape.tools:
-        return Hermes()
+        return known_grammars(tokens.marker)[0]
     text = chat(
         [Message("user", _U1), Message("assistant", tool_calls=(call(_A1, "call00001"),))], (TOOL,), prompt=False
     )

@@ -6,15 +6,14 @@ Invariant: reshaping keeps every text once and in order; each reshaping is a fin
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from typing import Any
 
-from harbor_env.gateway.rendering.conversation import arguments_of, custom_names, tool_dict, visible
+from harbor_env.gateway.rendering.conversation import arguments_of
 from harbor_env.gateway.rendering.grammars.hermes import write_call
-from harbor_env.gateway.rendering.guard import Guard
-from harbor_env.gateway.types import Finding, Message, Tool
+from harbor_env.gateway.types import Finding, Message
 
-_UNGUARDED = Guard(())
 _CARRIED_HEAD = (
     "# Tools\n\nYou can call the functions below. Each line between the tags is the JSON schema of one.\n<tools>\n"
 )
@@ -31,7 +30,7 @@ class Shape:
 
     `system`: none, first (one, at the start) or anywhere. `several_systems`: more than one at the start. `alternate`:
     user and assistant must take turns. `parallel`: several calls in one turn. `text_arguments`: arguments are wanted as
-    JSON text. `parts`: content is wanted as a list of parts.
+    JSON text. `parts`: content is wanted as a list of parts. `reasoning_beside_text`: a turn with calls may have both.
     """
 
     tools: bool = True
@@ -41,37 +40,48 @@ class Shape:
     parallel: bool = True
     text_arguments: bool = False
     parts: bool = False
+    reasoning_beside_text: bool = True
 
 
 @dataclass(frozen=True, slots=True)
 class Fitted:
     messages: tuple[Message, ...]
-    tools: tuple[Tool, ...]
+    tools: tuple[Mapping[str, Any], ...]
     findings: tuple[Finding, ...]
 
 
-def fit(messages: Sequence[Message], tools: Sequence[Tool], shape: Shape, *, start: bool = True) -> Fitted:
-    """The conversation as this template takes it. `start` False: these messages go on where others ended."""
+def fit(
+    messages: Sequence[Message],
+    tools: Sequence[Mapping[str, Any]],
+    custom: frozenset[str],
+    shape: Shape,
+    *,
+    start: bool = True,
+) -> Fitted:
+    """The guarded conversation as this template takes it. `start` False: it goes on where another ended."""
     findings: list[Finding] = []
     fitted = list(messages)
     if not shape.tools:
-        fitted = _carry_tools(fitted, tools, start=start)
+        fitted = _carry_tools(fitted, tools, custom, start=start)
         tools = ()
     if not shape.parallel:
         fitted = _one_call_each(fitted, findings)
     fitted = _place_systems(fitted, shape, findings, start=start)
+    if not shape.reasoning_beside_text:
+        fitted = [_without_reasoning(message, findings) for message in fitted]
     if shape.alternate:
         fitted = _take_turns(fitted, findings)
     return Fitted(tuple(fitted), tuple(tools), tuple(findings))
 
 
-def _carry_tools(messages: list[Message], tools: Sequence[Tool], *, start: bool) -> list[Message]:
+def _carry_tools(
+    messages: list[Message], tools: Sequence[Mapping[str, Any]], custom: frozenset[str], *, start: bool
+) -> list[Message]:
     """Tools in the system message, calls and results as text, for templates that know none of them."""
-    custom = custom_names(tools)
     carried: list[Message] = []
     for message in messages:
         if message.role == "tool":
-            text = f"<tool_response>\n{visible(message)}\n</tool_response>"
+            text = f"<tool_response>\n{message.content}\n</tool_response>"
             if carried and carried[-1].role == "user" and carried[-1].name == "tool_response":
                 carried[-1] = replace(carried[-1], content=f"{carried[-1].content}\n{text}")
             else:
@@ -84,7 +94,7 @@ def _carry_tools(messages: list[Message], tools: Sequence[Tool], *, start: bool)
         else:
             carried.append(message)
     if start and tools:
-        lines = [json.dumps(tool_dict(tool, _UNGUARDED), ensure_ascii=False) for tool in tools]
+        lines = [json.dumps(tool, ensure_ascii=False) for tool in tools]
         described = _CARRIED_HEAD + "\n".join(lines) + _CARRIED_TAIL
         if carried and carried[0].role == "system":
             carried[0] = replace(carried[0], content=f"{carried[0].content}\n\n{described}")
@@ -133,6 +143,13 @@ def _place_systems(messages: list[Message], shape: Shape, findings: list[Finding
         return [*opening, *rest]
     head = opening if shape.system == "first" else _as_user(opening, findings)
     return [*head, *_as_user(rest, findings)]
+
+
+def _without_reasoning(message: Message, findings: list[Finding]) -> Message:
+    if not (message.reasoning and message.content and message.tool_calls):
+        return message
+    findings.append(Finding("reasoning_not_rendered", "the chat template takes no reasoning beside text and calls"))
+    return replace(message, reasoning="")
 
 
 def _as_user(messages: Iterable[Message], findings: list[Finding]) -> list[Message]:

@@ -21,7 +21,11 @@ class TemplateRenderer(FamilyRenderer):
     def __init__(self, tokens: Tokens, template: Template, variables: Mapping[str, Any], eos: Sequence[str]) -> None:
         chat = measure_shape(ChatText(template, tokens.guard, variables))
         ends = measure_ends(chat, tokens, tuple(eos))
-        grammar, thinking = choose_grammar(chat, tokens), measure_thinking(chat, tokens)
+        grammar = choose_grammar(chat, tokens)
+        if grammar is None:
+            chat = chat.with_shape(tools=False)
+            grammar = choose_grammar(chat, tokens)
+        thinking = measure_thinking(chat, tokens)
         super().__init__("template", Family(tokens, chat, ends, grammar, thinking, prove(chat, ends)), variables)
         self._template = template
         self._eos = tuple(eos)

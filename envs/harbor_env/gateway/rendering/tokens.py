@@ -46,7 +46,10 @@ class Tokens:
 
     def encode(self, text: str, add_special_tokens: bool = False) -> list[int]:
         """Ids of text; special tokens in it become structure unless guarded."""
-        ids: list[int] = self._tokenizer.encode(text, add_special_tokens=False).ids
+        try:
+            ids: list[int] = self._tokenizer.encode(text, add_special_tokens=False).ids
+        except UnicodeEncodeError:  # half of a surrogate pair: no UTF-8 has it
+            return self.encode(text.encode("utf-8", "replace").decode())
         return ids
 
     def decode(self, token_ids: Ids | int, skip_special_tokens: bool = False, **_: object) -> str:
