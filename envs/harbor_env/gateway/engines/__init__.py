@@ -27,7 +27,8 @@ class SamplingParams:
 @dataclass(frozen=True, slots=True)
 class EngineRequest:
     """One generation. `call` is the decoded request: a scripted policy and an engine below `tokens` read it;
-    `call.messages` is the whole conversation. `turn_index` is how many turns this path already has."""
+    `call.messages` is the whole conversation. `turn_index` is how many turns this path already has. `renderer` is the
+    session's own, bound to its template variables; a scripted policy speaks through it."""
 
     id: str
     prompt_ids: Ids
@@ -35,6 +36,7 @@ class EngineRequest:
     stop_ids: tuple[int, ...]
     call: Call
     turn_index: int = 0
+    renderer: Renderer | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -16,7 +16,6 @@ from harbor_env.gateway.types import Finding, Finish, Generation, WeightSpan
 
 NOT_FINITE = "logprob_not_finite"
 BEFORE_TEMPERATURE = "logprobs_raw"
-AT_TEMPERATURE_ZERO = "logprobs_at_temperature_zero"
 ROUNDING = 1e-3
 """How far above 0 a log probability may lie before it is nonsense and not rounding."""
 FLOOR = -9999.0
@@ -100,7 +99,7 @@ def _findings(logprobs: Sequence[float], temperature: float, processed: bool) ->
     if lost:
         findings.append(Finding(NOT_FINITE, f"{len(lost)} of {len(logprobs)}, first at {lost[0]}"))
     if temperature == 0:
-        findings.append(Finding(AT_TEMPERATURE_ZERO, "greedy tokens have no sampling distribution"))
+        findings.append(Finding(BEFORE_TEMPERATURE, "greedy tokens have no sampling distribution"))
     elif not processed and temperature != 1:
         findings.append(Finding(BEFORE_TEMPERATURE, f"logprobs are of temperature 1, sampled at {temperature:g}"))
     return tuple(findings)
