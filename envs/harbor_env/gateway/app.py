@@ -49,6 +49,7 @@ class ModelRoute:
         self._gateway = gateway
         self._dialect = dialect
         self._action = route.action
+        self._facts = route.params
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         metrics = self._gateway.metrics
@@ -72,7 +73,7 @@ class ModelRoute:
         live = await gateway.sessions.live(session_secret(request))
         raw = await read_raw(request, gateway.config.body_limit)
         body = read_body(raw, request.headers.get("content-encoding", ""), gateway.config.body_limit)
-        call = dialect.decode(body, request.path_params)
+        call = dialect.decode(body, {**self._facts, **request.path_params})
         if self._action == "count":
             await connection.whole(200, dialect.count(live.session.count(call)))
             return "ok"

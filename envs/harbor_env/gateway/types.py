@@ -16,7 +16,8 @@ Ids = Sequence[int]
 
 Role = Literal["system", "user", "assistant", "tool"]
 Finish = Literal["stop", "length", "abort"]
-ToolKind = Literal["function", "custom"]
+ToolKind = Literal["function", "custom", "builtin"]
+"""A `builtin` tool is a function whose calls have an item type of their own on the wire (Responses `local_shell`)."""
 ConversationRole = Literal["main", "subagent", "compaction", "auxiliary"]
 Level = Literal["tokens", "logprobs", "text"]
 """What an engine was measured to return: ids and aligned log probabilities, log probabilities only, or text only."""
@@ -104,8 +105,8 @@ class Call:
     `response_schema` is a JSON schema the reply was asked to follow. `previous_id` is a Responses
     `previous_response_id`; the session resolves it to history. `findings` are what decoding dropped or repaired.
     `deferred_tools` were loaded in mid-conversation and are described in a tool result's text: they are never rendered
-    with `tools`, and only serve to type the arguments of a sampled call. `compaction` asks for the reply as one
-    Responses compaction item.
+    with `tools`, and only serve to type the arguments of a sampled call. `compaction` asks for the reply as a
+    Responses compaction item, in a response of its own (`inline`) or from the compaction endpoint.
     """
 
     messages: tuple[Message, ...]
@@ -121,7 +122,7 @@ class Call:
     include_usage: bool = True
     findings: tuple[Finding, ...] = ()
     deferred_tools: tuple[Tool, ...] = ()
-    compaction: bool = False
+    compaction: Literal["", "inline", "endpoint"] = ""
 
 
 @dataclass(frozen=True, slots=True)
