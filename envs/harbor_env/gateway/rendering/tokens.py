@@ -8,12 +8,13 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 from tokenizers import Tokenizer, normalizers
 
-from harbor_env.gateway.rendering.guard import MARK, REPLACEMENTS, Guard, escape
+from harbor_env.gateway.rendering.fast_bpe import fast_bpe
+from harbor_env.gateway.rendering.guard import MARK, REPLACEMENTS, Guard, clear, escape
 from harbor_env.gateway.types import Ids
 
 _HTML_TAG = re.compile(r"</?[a-z][a-z0-9]*>")
@@ -43,13 +44,18 @@ class Tokens:
         own = self._tokenizer.normalizer
         self._tokenizer.normalizer = normalizers.Sequence([*before, *([own] if own else [])])
         self.eos_token_id: int | None = self.id_of(eos) if eos else None
+        fast = fast_bpe({**data, "added_tokens": added}, clear, self._encode_slowly)
+        self._encode: Callable[[str], list[int]] = fast.encode if fast else self._encode_slowly
 
     def encode(self, text: str, add_special_tokens: bool = False) -> list[int]:
         """Ids of text; special tokens in it become structure unless guarded."""
         try:
-            ids: list[int] = self._tokenizer.encode(text, add_special_tokens=False).ids
+            return self._encode(text)
         except UnicodeEncodeError:  # half of a surrogate pair: no UTF-8 has it
-            return self.encode(text.encode("utf-8", "replace").decode())
+            return self._encode(text.encode("utf-8", "replace").decode())
+
+    def _encode_slowly(self, text: str) -> list[int]:
+        ids: list[int] = self._tokenizer.encode(text, add_special_tokens=False).ids
         return ids
 
     def decode(self, token_ids: Ids | int, skip_special_tokens: bool = False, **_: object) -> str:
