@@ -10,10 +10,11 @@ import brotli
 import orjson
 import pytest
 import zstandard
-from harbor_env.errors import GatewayError
-from harbor_env.gateway.bodies import read_body
 from hypothesis import given
 from hypothesis import strategies as st
+
+from harbor_env.errors import GatewayError
+from harbor_env.gateway.bodies import read_body
 
 LIMIT = 1 << 20
 BODY = {"model": "m", "messages": [{"role": "user", "content": "žluťoučký kůň 🐎 " * 200}]}
@@ -144,6 +145,7 @@ def test_what_is_not_a_json_object_in_utf8_is_400(raw: bytes) -> None:
 @given(raw=st.binary(max_size=200), header=st.sampled_from(["", "gzip", "deflate", "zstd", "br", "br, gzip"]))
 def test_any_bytes_give_an_object_or_a_gateway_error(raw: bytes, header: str) -> None:
     try:
-        assert isinstance(read_body(raw, header, 1000), dict)
+        status = 200 if isinstance(read_body(raw, header, 1000), dict) else 500
     except GatewayError as error:
-        assert error.status in (400, 413)
+        status = error.status
+    assert status in (200, 400, 413)
