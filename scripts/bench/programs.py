@@ -41,10 +41,13 @@ def gateway_command(engine: str, tokenizer: Path, data: Path, port: int) -> list
     return command("harbor_env.gateway.serve", *flags)
 
 
-def start(arguments: Sequence[str], port: int) -> subprocess.Popen[bytes]:
-    """Start a program and return once `/health` answers at `port`. RuntimeError: it ended, or never answered."""
+def start(arguments: Sequence[str], port: int, *, new_group: bool = False) -> subprocess.Popen[bytes]:
+    """Start a program and return once `/health` answers at `port`. RuntimeError: it ended, or never answered.
+
+    With `new_group` its process id is also that of its group, so that it can be killed with its workers.
+    """
     environment = {**os.environ, "PYTHONPATH": f"{SCRIPTS}:{os.environ.get('PYTHONPATH', '')}"}
-    process = subprocess.Popen(arguments, env=environment, stdout=subprocess.DEVNULL)
+    process = subprocess.Popen(arguments, env=environment, stdout=subprocess.DEVNULL, start_new_session=new_group)
     until = time.monotonic() + READY_WITHIN
     while time.monotonic() < until and process.poll() is None:
         try:
