@@ -1,0 +1,129 @@
+"""Turns a forked child of process 1 into the command it was asked to run. Invariant: it never returns."""
+
+# pathlib is an import this program does not pay for.
+# ruff: noqa: PTH103
+
+from __future__ import annotations
+
+import contextlib
+import grp
+import os
+import pwd
+import resource
+import signal
+from typing import Any, NoReturn
+
+from . import syscalls as sys_
+
+CANNOT_RUN, NOT_FOUND = 126, 127
+
+# CHOWN DAC_OVERRIDE FOWNER FSETID KILL SETGID SETUID SETPCAP NET_BIND_SERVICE SYS_CHROOT AUDIT_WRITE SETFCAP: enough
+# to install packages and change users, too little to mount, trace process 1, make devices or leave the namespaces.
+_KEPT_CAPABILITIES = frozenset({0, 1, 3, 4, 5, 6, 7, 8, 10, 18, 29, 31})
+_LAST_CAPABILITY = 63
+_KILLED_BEFORE_PROCESS_1 = b"500"
+_LIMITS = {"processes": resource.RLIMIT_NPROC, "data": resource.RLIMIT_DATA, "file": resource.RLIMIT_FSIZE}
+
+
+def become(request: dict[str, Any], streams: list[int], namespace: int, cgroups: list[int]) -> NoReturn:
+    """Run `request["argv"]` with `streams` as stdin, stdout and stderr; failures are written to stderr."""
+    try:
+        os.setsid()
+        sys_.set_dumpable(True)
+        with contextlib.suppress(OSError):
+            _write("/proc/self/oom_score_adj", _KILLED_BEFORE_PROCESS_1)
+        if request["confined"]:
+            for fd in cgroups:
+                os.write(fd, b"0")
+        if request["isolated"]:
+            os.setns(namespace, os.CLONE_NEWNET)
+        for number, fd in enumerate(streams):
+            os.dup2(fd, number)
+        os.closerange(3, 1 << 30)
+        if request["cpus"]:
+            os.sched_setaffinity(0, request["cpus"])
+        environ = _environment(request)
+        _enter(request["cwd"], make=request["make_cwd"])
+        _shed(request)
+        os.execvpe(request["argv"][0], request["argv"], environ)
+    except FileNotFoundError as error:
+        _fail(NOT_FOUND, error)
+    except (OSError, KeyError, ValueError) as error:
+        _fail(CANNOT_RUN, error)
+
+
+def _write(path: str, data: bytes) -> None:
+    fd = os.open(path, os.O_WRONLY)
+    try:
+        os.write(fd, data)
+    finally:
+        os.close(fd)
+
+
+def _fail(code: int, error: Exception) -> NoReturn:
+    os.write(2, f"sandbox: {error}\n".encode())
+    os._exit(code)
+
+
+def _enter(cwd: str, *, make: bool) -> None:
+    if make:
+        os.makedirs(cwd, exist_ok=True)
+    os.chdir(cwd)
+
+
+def account(user: str | int | None) -> pwd.struct_passwd | None:
+    """The sandbox's own record of `user` ("name", "uid" or "uid:gid"); None for a number without a record."""
+    name = str(user if user is not None else 0).partition(":")[0]
+    try:
+        return pwd.getpwuid(int(name)) if name.isdigit() else pwd.getpwnam(name)
+    except KeyError:
+        if name.isdigit():
+            return None
+        if name == "root":
+            return None
+        raise
+
+
+def _identity(user: str | int | None) -> tuple[int, int, list[int]]:
+    name, _, group = str(user if user is not None else 0).partition(":")
+    record = account(user)
+    uid = record.pw_uid if record else int(name) if name.isdigit() else 0
+    gid = record.pw_gid if record else 0
+    if group:
+        gid = int(group) if group.isdigit() else grp.getgrnam(group).gr_gid
+        return uid, gid, [gid]
+    groups = os.getgrouplist(record.pw_name, gid) if record else [gid]
+    return uid, gid, groups
+
+
+def _environment(request: dict[str, Any]) -> dict[str, str]:
+    record = account(request["user"])
+    uid = str(request["user"] if request["user"] is not None else 0)
+    home = record.pw_dir if record else "/root" if uid in ("0", "root") else "/"
+    name = record.pw_name if record else uid
+    defaults = {"HOME": home, "USER": name, "LOGNAME": name}
+    return {**defaults, **request["env"]}
+
+
+def _shed(request: dict[str, Any]) -> None:
+    """Give up what a command must not have: capabilities, core dumps, another user's rights, inherited signals."""
+    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+    for name, value in request["limits"].items():
+        resource.setrlimit(_LIMITS[name], (value, value))
+    for capability in range(_LAST_CAPABILITY + 1):
+        if capability not in _KEPT_CAPABILITIES and not sys_.drop_from_bounding_set(capability):
+            break
+    uid, gid, groups = _identity(request["user"])
+    if request["mapped"]:
+        if uid != 0:
+            raise OSError(
+                0, f"user {request['user']!r} does not exist here: an ordinary user's sandbox has only root inside"
+            )
+    else:
+        os.setgroups(groups)
+        os.setresgid(gid, gid, gid)
+        os.setresuid(uid, uid, uid)
+    os.umask(0o022)
+    for number in (signal.SIGPIPE, signal.SIGXFSZ, signal.SIGTERM, signal.SIGCHLD):
+        signal.signal(number, signal.SIG_DFL)
+    signal.pthread_sigmask(signal.SIG_SETMASK, ())

@@ -1,0 +1,75 @@
+"""Finds and removes what sandboxes of dead owners left in the scratch folder.
+
+Invariant: a folder whose lock somebody holds is never touched. The owner and the keeper share one lock.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import json
+import os
+import shutil
+import time
+from pathlib import Path
+
+_LOCK, _UNBORN = "lock", "lock.new"
+_UNBORN_FOR_S = 60.0
+
+
+def claim(folder: Path) -> int:
+    """Make `folder` and hold its lock; the descriptor returned may be passed to other processes, and is the lock."""
+    folder.mkdir(mode=0o700, parents=True)
+    fd = os.open(folder / _UNBORN, os.O_CREAT | os.O_RDWR | os.O_CLOEXEC, 0o600)
+    fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    (folder / _UNBORN).rename(folder / _LOCK)
+    return fd
+
+
+def sweep(scratch: Path) -> list[Path]:
+    """Remove folders, and the cgroups they name, whose owner is dead; returns them."""
+    if not scratch.is_dir():
+        return []
+    return [folder for folder in scratch.iterdir() if folder.is_dir() and _sweep_one(folder)]
+
+
+def _sweep_one(folder: Path) -> bool:
+    try:
+        fd = os.open(folder / _LOCK, os.O_RDWR | os.O_CLOEXEC)
+    except FileNotFoundError:
+        with contextlib.suppress(FileNotFoundError):
+            if time.time() - folder.stat().st_mtime > _UNBORN_FOR_S:
+                remove_tree(folder)
+                return True
+        return False
+    try:
+        fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        _remove_cgroups(folder)
+        remove_tree(folder)
+    except BlockingIOError:
+        return False
+    finally:
+        os.close(fd)
+    return True
+
+
+def _remove_cgroups(folder: Path) -> None:
+    try:
+        spec = json.loads((folder / "spec.json").read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        return
+    for path in spec.get("cgroups", ()):
+        with contextlib.suppress(OSError):
+            Path(path).rmdir()
+
+
+def remove_tree(folder: Path) -> None:
+    """Remove a folder, opening folders closed to their own owner (an overlay leaves such)."""
+    if os.geteuid() != 0:
+        for path, names, _ in os.walk(folder):
+            for name in names:
+                child = Path(path, name)
+                if not child.is_symlink():
+                    with contextlib.suppress(OSError):
+                        child.chmod(0o700)
+    shutil.rmtree(folder, ignore_errors=True)

@@ -1,0 +1,133 @@
+"""The one way out of an isolated sandbox: a socket that listens inside and is served here, by the gateway alone.
+
+Invariant: bytes go to the gateway's address and nowhere else, whatever the sandbox asks for.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import ipaddress
+import socket
+from dataclasses import dataclass
+from urllib.parse import urlsplit
+
+from harbor_env.errors import SandboxError, UsageError
+from harbor_env.sandboxes.control import Control
+
+_CHUNK = 1 << 16
+_DEFAULT_PORTS = {"http": 80, "https": 443}
+
+
+@dataclass(frozen=True, slots=True)
+class Address:
+    """Where the gateway listens, as both sides name it."""
+
+    host: str
+    port: int
+
+    @property
+    def inside(self) -> str:
+        """The IPv4 address served inside: the gateway's own, or loopback where it has a name."""
+        try:
+            return str(ipaddress.IPv4Address(self.host))
+        except ValueError:
+            return "127.0.0.1"
+
+    @property
+    def is_name(self) -> bool:
+        return self.inside != self.host
+
+
+def parse_address(text: str) -> Address:
+    """From "host:port" or a URL. Raises UsageError."""
+    parts = urlsplit(text if "://" in text else f"//{text}")
+    try:
+        port = parts.port or _DEFAULT_PORTS.get(parts.scheme)
+    except ValueError:
+        port = None
+    if not parts.hostname or port is None:
+        raise UsageError(f"The gateway {text!r} is not an address; give HOST:PORT or http://HOST:PORT.")
+    if ":" in parts.hostname:
+        raise UsageError(
+            f"The gateway {text!r} is an IPv6 address; the local sandbox reaches IPv4 addresses and names."
+        )
+    return Address(parts.hostname, port)
+
+
+class Forwarder:
+    """Serves a sandbox's gateway socket while open. `close` ends running connections too."""
+
+    def __init__(self, gateway: Address) -> None:
+        self._gateway = gateway
+        self._server: asyncio.Server | None = None
+        self._connections: set[asyncio.Task[None]] = set()
+
+    async def open(self, control: Control) -> None:
+        """Listen inside the sandbox. Raises SandboxError where its address cannot be had there."""
+        if self._server is None:
+            listener = await control.listen(self._gateway.inside, self._gateway.port)
+            self._server = await asyncio.start_server(self._accept, sock=listener, limit=_CHUNK)
+
+    async def close(self) -> None:
+        server, self._server = self._server, None
+        if server is not None:
+            server.close()
+        for task in self._connections:
+            task.cancel()
+        if self._connections:
+            await asyncio.wait(self._connections)
+
+    async def _accept(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        task = asyncio.current_task()
+        if task is not None:
+            self._connections.add(task)
+            task.add_done_callback(self._connections.discard)
+        await self._join(reader, writer)
+
+    async def _join(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        try:
+            out_reader, out_writer = await asyncio.open_connection(self._gateway.host, self._gateway.port, limit=_CHUNK)
+        except OSError:
+            _reset(writer)
+            return
+        try:
+            async with asyncio.TaskGroup() as both:
+                both.create_task(_pump(reader, out_writer))
+                both.create_task(_pump(out_reader, writer))
+        except* (ConnectionError, OSError):
+            _reset(writer)
+            _reset(out_writer)
+        finally:
+            writer.close()
+            out_writer.close()
+
+
+async def _pump(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    """Copy one direction to its end, then pass the end on; waiting for the receiver holds back the sender."""
+    while chunk := await reader.read(_CHUNK):
+        writer.write(chunk)
+        await writer.drain()
+    with contextlib.suppress(OSError):
+        writer.write_eof()
+
+
+def _reset(writer: asyncio.StreamWriter) -> None:
+    """End a connection as broken, so that the other side does not take what it got for everything."""
+    sock = writer.get_extra_info("socket")
+    if sock is not None:
+        with contextlib.suppress(OSError):
+            sock.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, b"\1\0\0\0\0\0\0\0")
+    writer.transport.abort()
+
+
+def check_allowlist(hosts: list[str], gateway: Address | None) -> None:
+    """Refuse what cannot be kept: the local sandbox lets a command reach the gateway or nothing."""
+    others = [host for host in hosts if gateway is None or host != gateway.host]
+    if not others:
+        return
+    reachable = f"only the gateway at {gateway.host}" if gateway else "nothing, because no gateway was given"
+    raise SandboxError(
+        f"the local sandbox cannot allow {', '.join(others)}: with an allowlist it reaches {reachable}; "
+        "use network_mode 'public', or another sandbox"
+    )

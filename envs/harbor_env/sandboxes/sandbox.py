@@ -1,0 +1,280 @@
+"""One running sandbox: a root of its own made of layers, a network of its own, and commands run inside.
+
+Invariant: after `stop`, a cancelled `start`, or the death of this process, nothing of it is left: the keeper process
+sees to that. Independent of Harbor; `local.py` puts Harbor's interface on it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import shutil
+import socket
+import sys
+import uuid
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from harbor_env.errors import SandboxError
+from harbor_env.sandboxes.base import Base, is_mapped
+from harbor_env.sandboxes.control import Control
+from harbor_env.sandboxes.leftovers import claim, sweep
+from harbor_env.sandboxes.limits import NO_LIMITS, Enforcement
+from harbor_env.sandboxes.output import OnOutput, Output
+from harbor_env.sandboxes.places import Places
+
+OUTPUT_LIMIT = 8 << 20
+_BOOT = "import sys; sys.path.append(sys.argv.pop(1)); from inside.keeper import main; main()"
+_KILL_GRACE_S = 5.0
+_STOP_GRACE_S = 60.0
+
+
+@dataclass(frozen=True, slots=True)
+class Bind:
+    """A host path visible inside."""
+
+    source: str
+    target: str
+    readonly: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class Root:
+    """What a sandbox is made of. `layers` are folders of files, lowest first."""
+
+    base: Base
+    layers: tuple[Path, ...] = ()
+    binds: tuple[Bind, ...] = ()
+    hostname: str = "sandbox"
+
+
+@dataclass(frozen=True, slots=True)
+class Command:
+    """One command. `isolated` chooses the sandbox's own network over the host's; `confined` puts it under the limits.
+
+    `user` is a name, "uid" or "uid:gid" of the sandbox (None: root). `make_cwd` creates the working folder.
+    `stdin` is a descriptor, None for no input.
+    """
+
+    argv: tuple[str, ...]
+    env: Mapping[str, str] = field(default_factory=dict)
+    cwd: str = "/"
+    user: str | int | None = None
+    isolated: bool = True
+    confined: bool = True
+    make_cwd: bool = False
+    stdin: int | None = None
+    file_limit: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Completed:
+    """How a command ended: 128 + N for a command ended by signal N."""
+
+    code: int
+    stdout: str
+    stderr: str
+
+
+class Sandbox:
+    """Made by `await Sandbox.start(...)`."""
+
+    def __init__(self, folder: Path, points: tuple[str, ...], limits: Enforcement) -> None:
+        self.folder = folder
+        self.points = points
+        self.limits = limits
+        self.notes: tuple[str, ...] = limits.notes
+        self._control: Control | None = None
+        self._keeper: asyncio.subprocess.Process | None = None
+
+    @classmethod
+    async def start(cls, where: Places, root: Root, *, limits: Enforcement = NO_LIMITS, keep: bool = False) -> Sandbox:
+        """A sandbox ready for commands. With `keep`, its scratch folder outlives it and is the caller's to remove."""
+        sweep(where.scratch)
+        folder = where.scratch / (limits.name or uuid.uuid4().hex)
+        lock = claim(folder)
+        try:
+            spec = _specify(folder, root, limits, keep)
+            sandbox = cls(folder, tuple(point["target"] for point in spec["points"]), limits)
+            await sandbox._launch(spec, lock)
+        except BaseException:
+            shutil.rmtree(folder, ignore_errors=True)
+            raise
+        finally:
+            os.close(lock)
+        return sandbox
+
+    async def _launch(self, spec: dict[str, Any], lock: int) -> None:
+        path = self.folder / "spec.json"
+        path.write_text(json.dumps(spec), encoding="utf-8")
+        ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        self._control = Control(ours)
+        try:
+            with theirs, (self.folder / "keeper.log").open("wb") as log:
+                self._keeper = await asyncio.create_subprocess_exec(
+                    sys.executable,
+                    *("-I", "-S", "-c", _BOOT, str(Path(__file__).parent), str(path), str(theirs.fileno())),
+                    stdin=asyncio.subprocess.PIPE,
+                    stdout=asyncio.subprocess.DEVNULL,
+                    stderr=log,
+                    env={"PATH": os.defpath},
+                    pass_fds=(theirs.fileno(), lock),
+                    start_new_session=True,
+                )
+            self.notes += tuple(await self._control.ready())
+        except SandboxError as error:
+            said = (self.folder / "keeper.log").read_text(errors="replace").strip().splitlines()
+            await self.stop()
+            raise SandboxError(
+                f"the sandbox could not be made: {said[-1] if said else error}; `openenv-harbor doctor` says what to do"
+            ) from error
+        except BaseException:
+            await asyncio.shield(self.stop())
+            raise
+
+    async def run(
+        self,
+        command: Command,
+        *,
+        timeout: float | None = None,
+        on_output: OnOutput | None = None,
+        output_limit: int = OUTPUT_LIMIT,
+    ) -> Completed:
+        """Run to the end. Raises TimeoutError after `timeout` seconds; then, or if cancelled, its group is killed."""
+        with Output(self.folder, output_limit) as output:
+            code = await self._attend(command, output, timeout, on_output)
+            return Completed(code, output.text("stdout"), output.text("stderr"))
+
+    async def pipe(self, command: Command, out: int, *, timeout: float | None = None) -> Completed:
+        """Like `run`, with stdout going to the descriptor `out`."""
+        with Output(self.folder, OUTPUT_LIMIT) as output:
+            code = await self._attend(command, output, timeout, None, out)
+            return Completed(code, "", output.text("stderr"))
+
+    async def _attend(
+        self,
+        command: Command,
+        output: Output,
+        timeout: float | None,
+        on_output: OnOutput | None,
+        out: int | None = None,
+    ) -> int:
+        number, ended = self._begin(command, output.fileno("stdout") if out is None else out, output.fileno("stderr"))
+        follower = asyncio.create_task(output.follow(on_output)) if on_output else None
+        try:
+            async with asyncio.timeout(timeout):
+                code = await asyncio.shield(ended)
+        except TimeoutError:
+            self.control.kill(number)
+            await asyncio.wait([ended], timeout=_KILL_GRACE_S)
+            raise
+        except asyncio.CancelledError:
+            self.control.kill(number)
+            raise
+        finally:
+            if follower is not None:
+                follower.cancel()
+                await asyncio.wait([follower])
+        if on_output:
+            await output.drain(on_output)
+        return code
+
+    def _begin(self, command: Command, out: int, err: int) -> tuple[int, asyncio.Future[int]]:
+        rlimits = dict(self.limits.rlimits) if command.confined else {}
+        if command.file_limit is not None:
+            rlimits["file"] = command.file_limit
+        request = {
+            "argv": command.argv,
+            "env": dict(command.env),
+            "cwd": command.cwd,
+            "user": command.user,
+            "isolated": command.isolated,
+            "confined": command.confined,
+            "make_cwd": command.make_cwd,
+            "limits": rlimits,
+            "cpus": self.limits.cpus if command.confined else (),
+            "mapped": is_mapped(),
+        }
+        with open(os.devnull, "rb") as nothing:  # noqa: PTH123
+            stdin = nothing.fileno() if command.stdin is None else command.stdin
+            return self.control.start(request, (stdin, out, err))
+
+    @property
+    def control(self) -> Control:
+        if self._control is None:
+            raise SandboxError("the sandbox has not been started")
+        return self._control
+
+    async def stop(self) -> None:
+        """End everything inside and clear up. Safe to call twice."""
+        if self._control is not None:
+            self._control.close()
+        keeper = self._keeper
+        if keeper is None:
+            return
+        if keeper.stdin is not None:
+            keeper.stdin.close()
+        try:
+            await asyncio.wait_for(asyncio.shield(keeper.wait()), _STOP_GRACE_S)
+        except TimeoutError as error:
+            raise SandboxError(
+                f"the sandbox in {self.folder} did not end within {_STOP_GRACE_S:.0f} seconds"
+            ) from error
+
+
+def _specify(folder: Path, root: Root, limits: Enforcement, keep: bool) -> dict[str, Any]:
+    """The keeper's instructions. `points` starts with "/"; each has its own upper and work folder."""
+    targets = ["/", *sorted(target for target in root.base.points if target != "/")]
+    points = []
+    for index, target in enumerate(targets):
+        upper, work = folder / f"upper{index}", folder / f"work{index}"
+        upper.mkdir()
+        work.mkdir()
+        points.append({"target": target, "lower": _lower(root, target), "upper": str(upper), "work": str(work)})
+    (folder / "root").mkdir()
+    return {
+        "folder": str(folder),
+        "root": str(folder / "root"),
+        "points": points,
+        "binds": [*_base_binds(root.base), *_files(folder, root.hostname), *(_as_dict(bind) for bind in root.binds)],
+        "hostname": root.hostname,
+        "mapped": is_mapped(),
+        "cgroups": list(limits.cgroups),
+        "keep": keep,
+    }
+
+
+def _lower(root: Root, target: str) -> list[str]:
+    """Lower folders of one mount point, top first."""
+    relative = target.lstrip("/")
+    stack = [*(layer / relative for layer in reversed(root.layers)), root.base.skeleton / relative]
+    found = [str(path) for path in stack if path.is_dir() and not path.is_symlink()]
+    return [*found, root.base.points[target]] if target in root.base.points else found
+
+
+def _base_binds(base: Base) -> list[dict[str, Any]]:
+    return [{"source": source, "target": target, "readonly": True} for source, target in base.binds]
+
+
+def _as_dict(bind: Bind) -> dict[str, Any]:
+    return {"source": bind.source, "target": bind.target, "readonly": bind.readonly}
+
+
+def _files(folder: Path, hostname: str) -> list[dict[str, Any]]:
+    """Name files made for each sandbox; the host's resolver is of use only to commands on the host's network."""
+    resolver = Path("/etc/resolv.conf")
+    texts = {
+        "hosts": f"127.0.0.1 localhost {hostname}\n::1 localhost\n",
+        "hostname": f"{hostname}\n",
+        "resolv.conf": resolver.read_text(encoding="utf-8") if resolver.is_file() else "",
+    }
+    binds = []
+    for name, text in texts.items():
+        file = folder / name
+        file.write_text(text, encoding="utf-8")
+        file.chmod(0o644)
+        binds.append({"source": str(file), "target": f"/etc/{name}", "readonly": False})
+    return binds
