@@ -46,6 +46,12 @@ def test_law_3_lengths_agree_and_what_is_not_trained_has_log_probability_zero(tu
 
 
 @given(sessions())
+def test_the_count_of_trained_rows_is_that_of_rows_with_a_trained_token(turns: list[Turn]) -> None:
+    session = SessionExport("s", turns)
+    assert session.trained_rows() == sum(row.trained_tokens > 0 for row in rows(session))
+
+
+@given(sessions())
 def test_paths_hold_every_leaf_once_and_every_turn_is_owned_once(turns: list[Turn]) -> None:
     found = paths(turns)
     assert sorted(path.turns[-1].id for path in found) == sorted(turn.id for turn in leaves(turns))

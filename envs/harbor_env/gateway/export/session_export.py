@@ -41,6 +41,10 @@ class SessionExport:
         """Whether this turn's sampled tokens are trained: its role is, and every log probability is one."""
         return turn.trainable and turn.role in self.trained_roles and are_log_probabilities(turn.logprobs)
 
+    def trained_rows(self) -> int:
+        """How many rows hold a trained token: what a trainer gets. `rows` has one per path, trained or not."""
+        return sum(any(len(turn.sampled) and self.trains(turn) for turn in path.owned) for path in self.paths())
+
     def tools(self, turn: Turn) -> list[Tool]:
         """The tools this turn was asked with."""
         return [Tool(**fields) for fields in self.contexts.get(turn.context, {}).get("tools", ())]
