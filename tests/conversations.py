@@ -14,6 +14,7 @@ from typing import Any
 import orjson
 from hypothesis import strategies as st
 
+from harbor_env.gateway.dialects.opaque import seal
 from harbor_env.gateway.types import Call, Message, Reply, Sampling, Tool, ToolCall, ToolChoice, Usage
 
 Body = dict[str, Any]
@@ -285,8 +286,61 @@ def _anthropic_blocks(message: Message, vary: Random) -> Any:
     return blocks
 
 
+def responses_body(call: Call, vary: Random) -> Body:
+    rest, items = list(call.messages), []
+    body: Body = {"model": call.model, "store": False, "include": ["reasoning.encrypted_content"]}
+    if rest[0].role == "system" and vary.random() < 0.7:
+        body["instructions"] = rest.pop(0).content
+    for message in rest:
+        items += _responses_items(message, vary)
+    plain = len(rest) == 1 and rest[0].role == "user"
+    body["input"] = rest[0].content if plain and vary.random() < 0.5 else items
+    body["tools"] = [
+        {"type": "function", "name": t.name, "description": t.description, "parameters": t.parameters, "strict": False}
+        for t in call.tools
+    ]
+    body |= {"stream": call.stream, "max_output_tokens": call.max_tokens}
+    body |= {"temperature": call.sampling.temperature, "top_p": call.sampling.top_p}
+    named = call.tool_choice.mode == "named"
+    body["tool_choice"] = {"type": "function", "name": call.tool_choice.name} if named else call.tool_choice.mode
+    effort = {None: {"summary": "auto"}, True: {"effort": "high"}, False: {"effort": "none"}}
+    body["reasoning"] = effort[call.thinking]
+    if call.response_schema is not None:
+        body["text"] = {"format": {"type": "json_schema", "name": "r", "schema": call.response_schema}}
+    return body
+
+
+def _responses_items(message: Message, vary: Random) -> list[Body]:
+    if message.role == "assistant":
+        return _responses_reply(message, vary)
+    if message.role == "tool":
+        output = _content(vary, message.content, _lines, "input_text")
+        return [{"type": "function_call_output", "call_id": message.tool_call_id, "output": output, "id": None}]
+    role = vary.choice(["system", "developer"]) if message.role == "system" else "user"
+    item = {"role": role, "content": _content(vary, message.content, _lines, "input_text")}
+    return [item | vary.choice([{}, {"type": "message"}, {"type": "message", "id": "msg_1", "status": "completed"}])]
+
+
+def _responses_reply(message: Message, vary: Random) -> list[Body]:
+    items: list[Body] = []
+    if message.reasoning:
+        shown = [{"type": "summary_text", "text": message.reasoning}]
+        sealed = {"summary": vary.choice([[], shown]), "encrypted_content": seal(message.reasoning), "content": None}
+        items.append({"type": "reasoning", "id": "rs_1"} | vary.choice([sealed, {"summary": shown}]))
+    if message.content or not (message.reasoning or message.tool_calls):
+        for part in vary.choice([[message.content], _slices(vary, message.content)]):
+            content = vary.choice([part, [{"type": "output_text", "text": part, "annotations": []}]])
+            items.append({"type": "message", "role": "assistant", "content": content})
+    items += [
+        {"type": "function_call", "call_id": c.id, "name": c.name, "arguments": c.arguments, "status": "completed"}
+        for c in message.tool_calls
+    ]
+    return items
+
+
 SPELLINGS: dict[str, tuple[Callable[[Call, Random], Body], Callable[[Call], Call]]] = {
     "chat": (chat_body, without_error_flags),
     "messages": (messages_body, lambda call: call),
+    "responses": (responses_body, without_error_flags),
 }
 """Per dialect: how it is spelled, and what it can carry."""

@@ -145,4 +145,88 @@ def anthropic_input(text: str) -> Any:
     return parsed if isinstance(parsed, dict) else {"__unparsedToolInput": {"raw": text, "len": len(text)}}
 
 
-READERS: dict[str, Callable[[bytes], Body]] = {"chat": read_chat, "messages": read_messages}
+_FILLED = {
+    "function_call": ("response.function_call_arguments", "arguments"),
+    "custom_tool_call": ("response.custom_tool_call_input", "input"),
+}
+
+
+def read_responses(stream: bytes) -> Body:
+    found = events(stream)
+    assert all(name == data["type"] for name, data in found)
+    queue = [data for _, data in found]
+    assert [event.pop("sequence_number") for event in queue] == list(range(len(queue)))
+    for kind in ("response.created", "response.in_progress"):
+        begun = queue.pop(0)
+        assert begun["type"] == kind
+        assert begun["response"]["output"] == []
+        assert begun["response"]["status"] == "in_progress"
+    end = queue.pop()
+    final: Body = end["response"]
+    assert end["type"] == f"response.{final['status']}"
+    assert (final["object"], final["id"]) == ("response", begun["response"]["id"])
+    assert final["model"]
+    assert final["output"]
+    output: list[Body] = []
+    while queue:
+        output.append(_responses_item(queue, len(output)))
+    assert output == final["output"]
+    return final
+
+
+def _responses_item(queue: list[Body], index: int) -> Body:
+    added = queue.pop(0)
+    assert (added["type"], added["output_index"]) == ("response.output_item.added", index)
+    item: Body = added["item"]
+    assert item.get("status", "in_progress") == "in_progress"
+    inner = []
+    while (event := queue.pop(0))["type"] != "response.output_item.done":
+        assert event.pop("output_index") == index
+        assert event.pop("item_id") == item["id"]
+        inner.append(event)
+    done: Body = event["item"]
+    assert event["output_index"] == index
+    if item["type"] in _FILLED:
+        prefix, field = _FILLED[item["type"]]
+        assert item[field] == ""
+        item[field] = _filled(inner, prefix, field)
+    elif item["type"] == "message":
+        item["content"] = _parts(inner, "content", "response.content_part", "response.output_text")
+    elif item["type"] == "reasoning":
+        item["summary"] = _parts(inner, "summary", "response.reasoning_summary_part", "response.reasoning_summary_text")
+    assert not inner
+    if "status" in item:
+        item["status"] = done["status"]
+        assert done["status"] in ("completed", "incomplete")
+    assert item == done
+    return item
+
+
+def _filled(inner: list[Body], prefix: str, field: str) -> str:
+    text = ""
+    while (event := inner.pop(0))["type"] == f"{prefix}.delta":
+        assert event["delta"]
+        text += event["delta"]
+    assert event == {"type": f"{prefix}.done", field: text}
+    return text
+
+
+def _parts(inner: list[Body], name: str, part: str, text: str) -> list[Body]:
+    added = inner.pop(0)
+    assert added["type"] == f"{part}.added"
+    assert added["part"]["text"] == ""
+    where = {f"{name}_index": 0}
+    assert all({key: event.pop(key) for key in where} == where for event in [added, *inner])
+    done = inner.pop()
+    if name == "content":
+        assert all(event.pop("logprobs") == [] for event in inner)
+    said = _filled(inner, text, "text")
+    assert done == {"type": f"{part}.done", "part": {**added["part"], "text": said}}
+    return [done["part"]]
+
+
+READERS: dict[str, Callable[[bytes], Body]] = {
+    "chat": read_chat,
+    "messages": read_messages,
+    "responses": read_responses,
+}
