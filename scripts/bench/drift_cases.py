@@ -11,6 +11,8 @@ from dataclasses import dataclass
 
 from tokenizers import Tokenizer
 
+from bench.fake_engine import end_of_message
+
 TURNS = 10
 THOUGHTS = ("look at the file list", "then check", "why do the tests fail", "config values are missing", "we first")
 
@@ -49,14 +51,14 @@ class Case:
         ids = tokenizer.encode(self.text(turn), add_special_tokens=False).ids
         if turn in self.turns and self.split:
             ids = split_tokens(tokenizer, ids, self.split, random.Random(f"split {self.name} {turn}"))
-        return [*ids, tokenizer.token_to_id("<|im_end|>")]
+        return [*ids, end_of_message(tokenizer)]
 
 
 def split_tokens(tokenizer: Tokenizer, ids: list[int], share: float, chance: random.Random) -> list[int]:
     """The same text with about `share` of its tokens spelled as two shorter tokens."""
     found: list[int] = []
     for token in ids:
-        text = tokenizer.id_to_token(token)
+        text = tokenizer.id_to_token(token) or ""
         cuts = [cut for cut in range(1, len(text)) if None not in _halves(tokenizer, text, cut)]
         if cuts and not text.startswith("<") and chance.random() < share:
             found.extend(half for half in _halves(tokenizer, text, chance.choice(cuts)) if half is not None)

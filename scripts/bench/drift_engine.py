@@ -34,7 +34,9 @@ class DriftEngine:
         self.begin(next(iter(CASES.values())))
 
     def begin(self, case: Case) -> None:
-        self.case, self.turn, self.prompts, self.replies = case, 0, [], []
+        self.case, self.turn = case, 0
+        self.prompts: list[int] = []
+        self.replies: list[int] = []
 
     def sample(self, prompt: list[int]) -> list[int]:
         ids = self.case.sampled(self.tokenizer, self.turn)

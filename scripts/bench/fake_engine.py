@@ -32,7 +32,7 @@ class Script:
         self.tokenizer, self.turns = tokenizer, turns
         self.first, self.growth, self.reply = first, growth, reply
         self.opens = tokenizer.encode(OPENS_ASSISTANT, add_special_tokens=False).ids
-        self.end = tokenizer.token_to_id(END)
+        self.end = end_of_message(tokenizer)
         self.stream = [1000 + (index * 7919) % 140_000 for index in range(first + turns * growth + reply)]
         self.stream_json = [b"%d" % token for token in self.stream]
 
@@ -63,6 +63,14 @@ class Script:
             return max(0, count)
 
 
+def end_of_message(tokenizer: Tokenizer) -> int:
+    """The id a reply ends with. ValueError: this is not a tokenizer of that family."""
+    found = tokenizer.token_to_id(END)
+    if found is None:
+        raise ValueError(f"the tokenizer has no {END}: give Qwen3's")
+    return int(found)
+
+
 def logprob(token: int) -> float:
     """A made-up log probability, a pure function of the id."""
     return -((token * 2_654_435_761) % 3001) / 1000
@@ -72,11 +80,11 @@ def generate_answer(body: Message, ids: list[int]) -> Message:
     """The token route's answer. Where alternatives are asked for, they follow the temperature, as a probe expects."""
     sampling, prompt = body["sampling_params"], body["token_ids"]
     if sampling.get("logprobs"):
-        top = [{"token_id": token, "logprob": value} for token, value in _distribution(sampling["temperature"])]
-        content = [{**top[0], "top_logprobs": top}]
+        alternatives = _distribution(sampling["temperature"])
+        top = [{"token_id": token, "logprob": value} for token, value in alternatives]
+        ids, content = [alternatives[0][0]], [{**top[0], "top_logprobs": top}]
     else:
         content = [{"token_id": token, "logprob": logprob(token)} for token in ids]
-    ids = [entry["token_id"] for entry in content]
     choice = {"index": 0, "finish_reason": "stop", "token_ids": ids, "logprobs": {"content": content}}
     return {"request_id": "r", "choices": [choice], "usage": _usage(len(prompt), len(ids))}
 
@@ -183,8 +191,9 @@ def main() -> None:
     tokenizer = Tokenizer.from_file(str(given.tokenizer / "tokenizer.json"))
     script = Script(tokenizer, given.turns, given.first, given.growth, given.reply)
     app = App(script, given.delay_ms, given.window)
-    settings = {"log_level": "warning", "lifespan": "off", "backlog": 4096, "timeout_keep_alive": 120}
-    uvicorn.run(app, host="127.0.0.1", port=given.port, **settings)
+    bound = uvicorn.Config(app, "127.0.0.1", given.port, log_level="warning", lifespan="off", backlog=4096)
+    bound.timeout_keep_alive = 120
+    uvicorn.Server(bound).run()
 
 
 if __name__ == "__main__":
