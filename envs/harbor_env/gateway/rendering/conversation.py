@@ -1,7 +1,7 @@
 """Messages and tools as the plain dictionaries templates and the `renderers` library read.
 
-Invariant: every string that came from outside is guarded here and nowhere else, and an error result is made visible here
-and nowhere else.
+Invariant: every string that came from outside is guarded here and nowhere else, and an error result is made visible
+here and nowhere else.
 """
 
 from __future__ import annotations

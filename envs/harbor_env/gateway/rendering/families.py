@@ -25,8 +25,9 @@ def choose(tokens: Tokens, source: Source, template: str, name: str | None, vari
     """
     if name:
         return _named(name)(tokens, source, template, variables)
-    own = _model_families().get(tokens.name_or_path)
-    for family in [own] if own else FAMILIES:
+    candidates = [family for family, token in FAMILIES.items() if tokens.id_of(token) is not None]
+    own = _model_families().get(tokens.name_or_path) if candidates else None
+    for family in [own] if own else candidates:
         try:
             if own or same_prints(tokens, family, Template(template, source.special), variables):
                 renderer = RENDERERS[family](tokens, source, template, variables)
@@ -71,35 +72,20 @@ def _model_families() -> Mapping[str, str]:
     return known
 
 
-FAMILIES = (
-    "qwen3",
-    "qwen3.5",
-    "qwen3.6",
-    "qwen3.8",
-    "prime-qwen3",
-    "glm-4.5",
-    "glm-5",
-    "glm-5.1",
-    "glm-5.3",
-    "llama-3",
-    "gemma4",
-    "nemotron-3",
-    "nemotron-3-ultra",
-    "nemotron-3.5",
-    "kimi-k2",
-    "kimi-k2.5",
-    "deepseek-v3",
-    "deepseek-r1",
-    "deepseek-v4",
-    "minimax-m2",
-    "hy3",
-    "laguna-xs.2",
-    "laguna-m.1",
-    "laguna-xs-2.1",
-    "laguna-s-2.1",
-    "inkling",
-    "gpt-oss",
-)
-"""The `renderers` library's families, in the order their prints are compared with a template's."""
+FAMILIES: Mapping[str, str] = {
+    **dict.fromkeys(("qwen3", "qwen3.5", "qwen3.6", "qwen3.8", "prime-qwen3"), "<tool_response>"),
+    **dict.fromkeys(("nemotron-3", "nemotron-3-ultra", "nemotron-3.5"), "<tool_response>"),
+    **dict.fromkeys(("glm-4.5", "glm-5", "glm-5.1", "glm-5.3"), "<|observation|>"),
+    **dict.fromkeys(("kimi-k2", "kimi-k2.5"), "<|im_middle|>"),
+    **dict.fromkeys(("deepseek-v3", "deepseek-r1", "deepseek-v4"), "<｜Assistant｜>"),
+    **dict.fromkeys(("laguna-xs.2", "laguna-m.1", "laguna-xs-2.1", "laguna-s-2.1"), "〈|EOS|〉"),
+    "llama-3": "<|eot_id|>",
+    "gemma4": "<turn|>",
+    "minimax-m2": "<minimax:tool_call>",
+    "hy3": "<｜hy_eos:opensource｜>",
+    "inkling": "<|message_model|>",
+    "gpt-oss": "<|call|>",
+}
+"""The `renderers` library's families with a token each has, in the order a template's prints are compared."""
 
 RENDERERS: dict[str, Build] = {"template": _generic, **{family: _library(family) for family in FAMILIES}}

@@ -7,8 +7,10 @@ reply gets exactly one end, its own if it was sampled.
 from __future__ import annotations
 
 import json
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any, Literal
 
 from harbor_env.errors import RenderingError
@@ -91,7 +93,7 @@ class FamilyRenderer:
         if message.tool_calls and self._family.grammar is None:
             raise RenderingError(f"{self.name}: no call grammar is known for this chat template")
         message = outside(message, self._tokens.guard)
-        reasoning = self._family.thinking.write(message.reasoning, self._prompt_tail())
+        reasoning = self._family.thinking.write(message.reasoning, self._prompt_tail)
         written = message.content
         if message.tool_calls and self._family.grammar:
             calls = self._family.grammar.write(message.tool_calls, tools)
@@ -103,6 +105,20 @@ class FamilyRenderer:
 
     def encode(self, text: str) -> list[int]:
         return self._tokens.encode(self._tokens.guard(text))
+
+    def structure(self, ids: Ids) -> Counter[int]:
+        """How often each structural token occurs."""
+        return Counter(token for token in ids if token in self._tokens.structural)
+
+    @property
+    def structural_texts(self) -> frozenset[str]:
+        """The texts that no message can turn into structure."""
+        return frozenset(self._tokens.texts.values())
+
+    @property
+    def thinking_prefilled(self) -> bool:
+        """Whether a generation prompt opens reasoning."""
+        return self._family.thinking.opened_by(self._prompt_tail)
 
     def bind(self, template_kwargs: Mapping[str, Any]) -> Renderer:
         variables = {**self._variables, **template_kwargs}
@@ -127,6 +143,7 @@ class FamilyRenderer:
     def _opened(self, prompt_ids: Ids) -> bool:
         return self._family.thinking.opened_by(self._tokens.decode_marked(prompt_ids[-TAIL:]))
 
+    @cached_property
     def _prompt_tail(self) -> str:
         return self._tokens.decode_marked(self.render([Message("user", "u")], ())[-TAIL:])
 

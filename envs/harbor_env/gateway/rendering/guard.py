@@ -45,8 +45,16 @@ def _mark(match: re.Match[str]) -> str:
     return found[0] + MARK + found[1:]
 
 
+def unguard(text: str) -> str:
+    """Guarded text as it was, also after a template or library escaped the marks to JSON."""
+    if MARK in text or ESCAPE in text or "\\ufdd0" in text:
+        for old, new in REPLACEMENTS:
+            text = text.replace(old, new)
+    return text
+
+
 def clear(text: str) -> str:
-    """Guarded or marked text as it was."""
+    """Marked text as it was."""
     if MARK not in text and ESCAPE not in text:
         return text
     for old, new in ((MARK, ""), (ESCAPE + "0", MARK), (ESCAPE + "1", ESCAPE)):

@@ -10,6 +10,7 @@ from renderers import config_from_name, create_renderer, template_field_names
 
 from harbor_env.errors import RenderingError, UsageError
 from harbor_env.gateway.rendering import Parsed, Renderer
+from harbor_env.gateway.rendering.deferred import DeferredTokens
 from harbor_env.gateway.rendering.family_renderer import TAIL, Family, FamilyRenderer
 from harbor_env.gateway.rendering.guard import Guard
 from harbor_env.gateway.rendering.jinja import FIXED_DAY
@@ -29,8 +30,8 @@ class LibraryRenderer(FamilyRenderer):
     `RenderingError` for a tokenizer that is not the family's."""
 
     def __init__(self, tokens: Tokens, family: str, variables: Mapping[str, Any]) -> None:
-        library = _build(tokens, family, variables)
-        self._rendered = Rendered(library, tokens)
+        self._rendered = rendered_by(tokens, family, variables)
+        library = self._rendered.library
         guard = Guard(()) if family in _OWN_ENCODER else tokens.guard
         text = measure_shape(LibraryText(self._rendered, guard, {}))
         stops = tuple(tokens.texts[token] for token in library.get_stop_token_ids())
@@ -70,10 +71,12 @@ class LibraryRenderer(FamilyRenderer):
 
 
 def rendered_by(tokens: Tokens, family: str, variables: Mapping[str, Any]) -> Rendered:
-    return Rendered(_build(tokens, family, variables), tokens)
+    """The family's renders and bridges. Raises like `LibraryRenderer`."""
+    deferred = DeferredTokens(tokens)
+    return Rendered(_build(deferred, family, variables), tokens, deferred)
 
 
-def _build(tokens: Tokens, family: str, variables: Mapping[str, Any]) -> Any:
+def _build(tokens: DeferredTokens, family: str, variables: Mapping[str, Any]) -> Any:
     """The library's renderer. It keeps reasoning in history, so that a user message changes nothing before it."""
     try:
         empty = config_from_name(family)

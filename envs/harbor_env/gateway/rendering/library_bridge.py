@@ -11,6 +11,7 @@ from typing import Any
 
 from harbor_env.errors import RenderingError
 from harbor_env.gateway.rendering.chat_text import ChatText
+from harbor_env.gateway.rendering.deferred import DeferredTokens
 from harbor_env.gateway.rendering.tokens import Tokens
 from harbor_env.gateway.types import Finding, Message, Tool
 
@@ -28,18 +29,30 @@ class Rendered:
 
     library: Any
     tokens: Tokens
+    deferred: DeferredTokens
 
     def __call__(self, messages: _Entries, tools: _Entries, _: Mapping[str, Any], *, prompt: bool = True) -> str:
         return self.tokens.decode(self.ids(messages, tools, prompt=prompt))
 
     def ids(self, messages: _Entries, tools: _Entries = (), *, prompt: bool = True) -> list[int]:
+        options = {"tools": list(tools) or None, "add_generation_prompt": prompt}
         try:
-            ids: list[int] = self.library.render_ids(
-                list(messages), tools=list(tools) or None, add_generation_prompt=prompt
-            )
+            ids = self.deferred.settle(lambda: self.library.render_ids(list(messages), **options))
         except RAISED as error:
             raise RenderingError(f"the renderer refused the conversation: {error}") from error
-        return ids
+        return ids or []
+
+    def bridged(self, prompt: list[int], reply: list[int], entries: _Entries) -> list[int] | None:
+        """What the library's bridge adds to a turn; None where it gives none."""
+
+        def added() -> list[int] | None:
+            found = self.library.bridge_to_next_turn(prompt, reply, list(entries), tools=None)
+            return None if found is None else found.token_ids[len(prompt) + len(reply) :]
+
+        try:
+            return self.deferred.settle(added)
+        except RAISED as error:
+            raise RenderingError(f"the renderer refused the new messages: {error}") from error
 
 
 class StubBridge:
@@ -84,22 +97,15 @@ class StubBridge:
         return [*ids, self._stop, *added]
 
     def _added(self, entries: _Entries) -> list[int]:
-        added = self._bridged(self._reply, entries)
+        added = self._rendered.bridged(self._prompt, self._reply, entries)
         if added is None:
             raise RenderingError("the renderer gives no delta for these messages")
         return added
 
-    def _bridged(self, reply: list[int], entries: _Entries) -> list[int] | None:
-        try:
-            bridged = self._rendered.library.bridge_to_next_turn(self._prompt, reply, list(entries), tools=None)
-        except RAISED as error:
-            raise RenderingError(f"the renderer refused the new messages: {error}") from error
-        return None if bridged is None else list(bridged.token_ids[len(self._prompt) + len(reply) :])
-
     def _stub_reply(self) -> list[int]:
         for text in _REPLIES:
             reply = [*self._rendered.tokens.encode(text), self._stop]
-            if self._bridged(reply, _USER) is not None:
+            if self._rendered.bridged(self._prompt, reply, _USER) is not None:
                 return reply
         raise RenderingError("the renderer gives no delta for a user message")
 

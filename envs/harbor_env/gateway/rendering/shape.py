@@ -6,7 +6,7 @@ Invariant: reshaping keeps every text once and in order; each reshaping is a fin
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -46,13 +46,13 @@ class Shape:
 @dataclass(frozen=True, slots=True)
 class Fitted:
     messages: tuple[Message, ...]
-    tools: tuple[Mapping[str, Any], ...]
+    tools: tuple[dict[str, Any], ...]
     findings: tuple[Finding, ...]
 
 
 def fit(
     messages: Sequence[Message],
-    tools: Sequence[Mapping[str, Any]],
+    tools: Sequence[dict[str, Any]],
     custom: frozenset[str],
     shape: Shape,
     *,
@@ -75,7 +75,7 @@ def fit(
 
 
 def _carry_tools(
-    messages: list[Message], tools: Sequence[Mapping[str, Any]], custom: frozenset[str], *, start: bool
+    messages: list[Message], tools: Sequence[dict[str, Any]], custom: frozenset[str], *, start: bool
 ) -> list[Message]:
     """Tools in the system message, calls and results as text, for templates that know none of them."""
     carried: list[Message] = []

@@ -14,7 +14,7 @@ from typing import Any
 from tokenizers import Tokenizer, normalizers
 
 from harbor_env.gateway.rendering.fast_bpe import fast_bpe
-from harbor_env.gateway.rendering.guard import MARK, REPLACEMENTS, Guard, clear, escape
+from harbor_env.gateway.rendering.guard import MARK, REPLACEMENTS, Guard, escape, unguard
 from harbor_env.gateway.types import Ids
 
 _HTML_TAG = re.compile(r"</?[a-z][a-z0-9]*>")
@@ -44,7 +44,7 @@ class Tokens:
         own = self._tokenizer.normalizer
         self._tokenizer.normalizer = normalizers.Sequence([*before, *([own] if own else [])])
         self.eos_token_id: int | None = self.id_of(eos) if eos else None
-        fast = fast_bpe({**data, "added_tokens": added}, clear, self._encode_slowly)
+        fast = fast_bpe({**data, "added_tokens": added}, unguard, self._encode_slowly)
         self._encode: Callable[[str], list[int]] = fast.encode if fast else self._encode_slowly
 
     def encode(self, text: str, add_special_tokens: bool = False) -> list[int]:
