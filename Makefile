@@ -59,6 +59,35 @@ fmt: $(STAMP)  ## format, and mend what ruff can mend
 live: $(STAMP)  ## real harnesses, engines and Harbor trials (slow; some need node)
 	$(BIN)/pytest -m live
 
+ENGINE := .cache/engine
+MODEL := .cache/models/smollm2
+QWEN3 = $$($(BIN)/python -c 'from tests.tokenizers import qwen3_dir; print(qwen3_dir())')
+CHECKED := .cache/check-logprobs
+
+$(MODEL)/config.json: $(STAMP) scripts/engine_env.sh scripts/make_smollm2.py
+	scripts/engine_env.sh $(ENGINE)
+	$(ENGINE)/bin/python scripts/make_smollm2.py $(MODEL) \
+		--gguf $$($(BIN)/python -c 'from harbor_env.embedded import embedded_model; print(embedded_model(print))')
+	@touch $@
+
+.PHONY: engine
+engine: $(MODEL)/config.json  ## vLLM for the CPU and SmolLM2 in float32, below .cache (needs Python 3.11, 4 GB)
+
+.PHONY: check-logprobs
+check-logprobs: engine  ## rollouts on vLLM, their log probabilities recomputed by transformers
+	rm -rf $(CHECKED)
+	scripts/with_engine.sh sh -c '$(BIN)/openenv-harbor rollout --llm-url $$LLM_URL --model policy \
+		--tokenizer $(MODEL) -n 2 --max-calls 4 --out $(CHECKED)'
+	$(ENGINE)/bin/python scripts/check_logprobs.py $(CHECKED)/rows.jsonl --model $(MODEL)
+
+.PHONY: check-kill
+check-kill: $(STAMP)  ## kill -9 the gateway at 50 moments and look for lost turns (fetches a tokenizer: needs npm)
+	$(BIN)/python scripts/kill_gateway.py --tokenizer $(QWEN3)
+
+.PHONY: bench
+bench: $(STAMP)  ## the gateway beside OpenEnv's capture proxy and a bare pass-through (minutes; needs npm)
+	$(BIN)/python scripts/bench_gateway.py --tokenizer $(QWEN3)
+
 .PHONY: tasks
 tasks: $(STAMP)  ## write the bundled tasks again
 	$(BIN)/python scripts/make_tasks.py
