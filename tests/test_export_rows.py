@@ -1,4 +1,5 @@
 import math
+from dataclasses import replace
 
 import orjson
 import pytest
@@ -130,3 +131,25 @@ def test_a_session_of_200_turns_and_60k_tokens_exports_in_under_2_mb(name: str) 
     turns = long_session()
     assert sum(len(turn.delta_ids) + len(turn.sampled) for turn in turns) == 59_920
     assert len(FORMATS[name].encode(SessionExport("s", turns))) < 2_000_000
+
+
+def asked(turn: Turn, began: float, seconds: float = 1.0) -> Turn:
+    return replace(turn, facts={"began": began, "engine_s": seconds})
+
+
+def test_a_reply_thrown_away_for_another_sample_is_kept_marked_and_not_trained() -> None:
+    turns = [asked(make_turn("t1"), 0), asked(make_turn("t2"), 5), asked(make_turn("t3", "t2"), 9)]
+    session = SessionExport("s", turns)
+    assert session.discarded == {"t1"}
+    assert [row.trained_tokens for row in rows(session)] == [0, 4]
+    assert [finding.code for finding in session.findings_of(turns[0])] == ["discarded"]
+    assert [row.trained_tokens for row in rows(SessionExport("s", turns, train_discarded=True))] == [2, 4]
+
+
+def test_samples_in_flight_side_by_side_or_continued_or_of_other_prompts_are_not_discarded() -> None:
+    side_by_side = [asked(make_turn("t1"), 0, 3.0), asked(make_turn("t2"), 2)]
+    continued = [asked(make_turn("t1"), 0), asked(make_turn("t2"), 5), asked(make_turn("t3", "t1"), 9)]
+    other = [asked(make_turn("t1"), 0), asked(make_turn("t2", delta_ids=(9,)), 5)]
+    untimed = [make_turn("t1"), make_turn("t2")]
+    for turns in (side_by_side, continued, other, untimed):
+        assert SessionExport("s", turns).discarded == frozenset()

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import asyncio
-import hashlib
 import secrets
 from collections import Counter
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Any, Literal
 
 import orjson
@@ -17,11 +16,12 @@ from starlette.routing import BaseRoute, Route
 
 from harbor_env.errors import GatewayError, UsageError
 from harbor_env.gateway.engines import EngineInfo
-from harbor_env.gateway.export import TRAINED_ROLES, Format, SessionExport, find_format
+from harbor_env.gateway.export import TRAINED_ROLES, Format, find_format
 from harbor_env.gateway.options import Budget, EngineOptions, PinnedSampling, SessionOptions
-from harbor_env.gateway.paths import leaves, roots
+from harbor_env.gateway.paths import discarded, leaves, roots
 from harbor_env.gateway.running import Gateway
 from harbor_env.gateway.store import SessionRecord
+from harbor_env.gateway.stored_export import stored_export
 from harbor_env.gateway.types import Turn
 
 Endpoint = Callable[[Request], Awaitable[Response]]
@@ -165,28 +165,21 @@ class Control:
         return _json(session_counts(turns, findings, self._gateway.store.idle_seconds(record.id)))
 
     async def export(self, request: Request) -> Response:
-        """The session in one format; `roles=main,subagent` says whose sampled tokens are trained."""
+        """The session in one format; `roles=main,subagent` and `discarded=train` say what is trained."""
         record = self._record(request)
         try:
             wanted = find_format(request.query_params.get("format", "trace"))
         except UsageError as error:
             raise GatewayError("bad_request", str(error)) from error
-        roles = request.query_params.get("roles")
-        trained = tuple(roles.split(",")) if roles is not None else TRAINED_ROLES
-        body = await asyncio.to_thread(self._export, record, trained, wanted)
+        query = request.query_params
+        roles = tuple(query["roles"].split(",")) if "roles" in query else TRAINED_ROLES
+        everything = query.get("discarded") == "train"
+        body = await asyncio.to_thread(self._export, record, roles, everything, wanted)
         return Response(body, media_type=wanted.media_type)
 
-    def _export(self, record: SessionRecord, trained: tuple[str, ...], wanted: Format) -> bytes:
+    def _export(self, record: SessionRecord, roles: Sequence[str], train_discarded: bool, wanted: Format) -> bytes:
         store = self._gateway.store
-        session = SessionExport(
-            session_id=public_id(record.id),
-            turns=store.turns(record.id),
-            contexts=store.contexts(record.id),
-            metadata=record.options.get("metadata") or {},
-            findings=[finding for turn, finding in store.findings(record.id) if turn is None],
-            trained_roles=trained,
-        )
-        return wanted.encode(session)
+        return wanted.encode(stored_export(store, record, trained_roles=roles, train_discarded=train_discarded))
 
     async def delete(self, request: Request) -> Response:
         await self._gateway.sessions.delete(self._record(request).id)
@@ -208,6 +201,7 @@ def session_counts(turns: list[Turn], findings: Counter[str], idle_seconds: floa
         "roots": len(roots(turns)),
         "leaves": len(ends),
         "rows": sum(1 for turn in ends if len(turn.sampled)),
+        "discarded": len(discarded(turns)),
         "tokens": {
             "sampled": sum(len(turn.sampled) for turn in turns),
             "trainable": sum(len(turn.sampled) for turn in turns if turn.trainable),
@@ -216,11 +210,6 @@ def session_counts(turns: list[Turn], findings: Counter[str], idle_seconds: floa
         "findings": dict(sorted(findings.items())),
         "idle_s": round(idle_seconds, 3),
     }
-
-
-def public_id(session_id: str) -> str:
-    """What exports call a session: its id is a secret, this digest of it is not."""
-    return hashlib.blake2b(session_id.encode(), digest_size=8).hexdigest()
 
 
 def _engine_facts(info: EngineInfo) -> dict[str, Any]:

@@ -60,3 +60,23 @@ def paths(turns: Sequence[Turn]) -> list[Path]:
             found.append(Path(tuple(trail), owned_from))
             owned_from = len(trail)
     return found
+
+
+def discarded(turns: Sequence[Turn]) -> frozenset[str]:
+    """Ids of turns whose prompt was asked again after their reply was shown, and that nothing continues.
+
+    Only times decide, never tokens: calls in flight side by side are samples of their own. A turn that does not say
+    when it was asked (`began`, `engine_s` among its facts, in seconds) is never called discarded.
+    """
+    continued = {turn.parent for turn in turns}
+    last_asked: dict[tuple[str | None, str, bytes], float] = {}
+    found: set[str] = set()
+    for turn in reversed(turns):
+        prompt = (turn.parent, turn.context, turn.delta_ids.tobytes())
+        began, seconds = turn.facts.get("began"), turn.facts.get("engine_s")
+        if began is None or seconds is None:
+            continue
+        if turn.id not in continued and last_asked.get(prompt, began) > began + seconds:
+            found.add(turn.id)
+        last_asked[prompt] = max(last_asked.get(prompt, began), began)
+    return frozenset(found)

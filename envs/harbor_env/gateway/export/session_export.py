@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from harbor_env.gateway.paths import Path, paths
+from harbor_env.gateway.paths import Path, discarded, paths
 from harbor_env.gateway.types import Finding, Message, Tool, Turn
 
 TRAINED_ROLES: tuple[str, ...] = ("main", "subagent")
@@ -19,11 +19,15 @@ TRAINED_ROLES: tuple[str, ...] = ("main", "subagent")
 rollout's reward does not judge them."""
 
 
+DISCARDED = Finding("discarded", "the same prompt was asked again after this reply, and nothing continues it")
+
+
 @dataclass(frozen=True, slots=True)
 class SessionExport:
     """Turns in commit order. `contexts` maps `Turn.context` to `{"tools": [Tool fields], "template_kwargs": {...}}`.
 
     `metadata` is the session's own, copied to every row; `findings` are the session's, beside those of its turns.
+    `discarded` are turns whose reply the harness threw away; they are kept, marked, and trained only if asked for.
     """
 
     session_id: str
@@ -32,14 +36,25 @@ class SessionExport:
     metadata: Mapping[str, Any] = field(default_factory=dict)
     findings: Sequence[Finding] = ()
     trained_roles: Sequence[str] = TRAINED_ROLES
+    train_discarded: bool = False
+    discarded: frozenset[str] = field(init=False)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "discarded", discarded(self.turns))
 
     def paths(self) -> list[Path]:
         """Root-to-leaf paths, conversation by conversation. ValueError: the turns are not in commit order."""
         return paths(self.turns)
 
     def trains(self, turn: Turn) -> bool:
-        """Whether this turn's sampled tokens are trained: its role is, and every log probability is one."""
+        """Whether its sampled tokens are trained: by role, unless its reply was discarded, and with finite logprobs."""
+        if turn.id in self.discarded and not self.train_discarded:
+            return False
         return turn.trainable and turn.role in self.trained_roles and are_log_probabilities(turn.logprobs)
+
+    def findings_of(self, turn: Turn) -> list[Finding]:
+        """The turn's findings, and what only the whole session shows: that its reply was discarded."""
+        return [*turn.findings, *([DISCARDED] if turn.id in self.discarded else [])]
 
     def trained_rows(self) -> int:
         """How many rows hold a trained token: what a trainer gets. `rows` has one per path, trained or not."""

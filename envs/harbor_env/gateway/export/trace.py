@@ -90,7 +90,7 @@ def _turn(session: SessionExport, turn: Turn) -> dict[str, Any]:
         "messages": [openai_shape.message(message) for message in turn.delta],
         "reply": openai_shape.message(turn.reply),
         "facts": dict(turn.facts),
-        "findings": [{"code": finding.code, "detail": finding.detail} for finding in turn.findings],
+        "findings": [{"code": finding.code, "detail": finding.detail} for finding in session.findings_of(turn)],
     }
 
 
