@@ -35,6 +35,8 @@ ODD_TEXTS = (
 TEXTS = st.sampled_from(ODD_TEXTS) | st.text(st.characters(exclude_categories=["Cs"]), max_size=30)
 SAID = TEXTS.filter(bool)
 NAMES = ("bash", "read_file", "edit")
+CALLED = (*NAMES, "")
+"""What a model may call: a cut-off call has no name."""
 SCHEMAS: tuple[dict[str, Any], ...] = (
     {},
     {"type": "object", "properties": {"cmd": {"type": "string"}}, "required": ["cmd"]},
@@ -69,7 +71,7 @@ def tools(draw: st.DrawFn) -> tuple[Tool, ...]:
 def exchange(draw: st.DrawFn, turn: int) -> list[Message]:
     """An assistant message, the results of its calls, and what the harness adds."""
     calls = tuple(
-        ToolCall(f"call_{turn}_{i}", draw(st.sampled_from(NAMES)), orjson.dumps(draw(OBJECTS)).decode())
+        ToolCall(f"call_{turn}_{i}", draw(st.sampled_from(CALLED)), orjson.dumps(draw(OBJECTS)).decode())
         for i in range(draw(st.integers(0, 3)))
     )
     said = [Message("assistant", draw(TEXTS), draw(TEXTS), calls)]
@@ -112,7 +114,7 @@ def replies(draw: st.DrawFn, arguments: st.SearchStrategy[str] | None = None) ->
     if arguments is None:
         spelled |= st.sampled_from(NOT_OBJECTS) | TEXTS
     calls = tuple(
-        ToolCall(f"call_{i}", draw(st.sampled_from(NAMES)), draw(arguments if arguments is not None else spelled))
+        ToolCall(f"call_{i}", draw(st.sampled_from(CALLED)), draw(arguments if arguments is not None else spelled))
         for i in range(draw(st.integers(0, 3)))
     )
     prompt = draw(st.integers(1, 10_000))
@@ -338,9 +340,65 @@ def _responses_reply(message: Message, vary: Random) -> list[Body]:
     return items
 
 
+def only_leading_system(call: Call) -> Call:
+    """Google has one system instruction, and no place for another in mid-conversation."""
+    rest = tuple(m for m in call.messages[1:] if m.role != "system")
+    return replace(call, messages=(call.messages[0], *rest))
+
+
+def gemini_body(call: Call, vary: Random) -> Body:
+    rest = list(only_leading_system(call).messages)
+    body: Body = {"contents": []}
+    if rest[0].role == "system":
+        parts = [{"text": part} for part in _lines(vary, rest.pop(0).content)]
+        body[vary.choice(["systemInstruction", "system_instruction"])] = {"role": "user", "parts": parts}
+    for message in rest:
+        _add_gemini(body["contents"], message, vary)
+    field = vary.choice(["parameters", "parametersJsonSchema"])
+    declared = [{"name": t.name, "description": t.description, field: t.parameters} for t in call.tools]
+    body["tools"] = [{"functionDeclarations": declared}] if declared else []
+    modes = {"auto": "AUTO", "none": "NONE", "required": "ANY", "named": "ANY"}
+    calling: Body = {"mode": modes[call.tool_choice.mode]}
+    if call.tool_choice.name:
+        calling["allowedFunctionNames"] = [call.tool_choice.name]
+    body["toolConfig"] = {"functionCallingConfig": calling}
+    config: Body = {
+        "temperature": call.sampling.temperature,
+        "topP": call.sampling.top_p,
+        "maxOutputTokens": call.max_tokens,
+    }
+    if call.thinking is not None:
+        config["thinkingConfig"] = {"thinkingBudget": vary.choice([-1, 8192]) if call.thinking else 0}
+    if call.response_schema is not None:
+        config |= {"responseMimeType": "application/json", "responseJsonSchema": call.response_schema}
+    return body | {"generationConfig": config}
+
+
+def _add_gemini(wire: list[Body], message: Message, vary: Random) -> None:
+    if message.role == "assistant":
+        parts: list[Body] = [{"text": message.reasoning, "thought": True}] if message.reasoning else []
+        if message.content or not (parts or message.tool_calls):
+            parts += [{"text": part} for part in _slices(vary, message.content)]
+        for call in message.tool_calls:
+            parts.append({"functionCall": {"id": call.id, "name": call.name, "args": orjson.loads(call.arguments)}})
+            parts[-1] |= vary.choice([{}, {"thoughtSignature": "skip_thought_signature_validator"}])
+        wire.append({"role": "model", "parts": parts})
+    elif message.role == "tool":
+        response = {"error" if message.is_error else vary.choice(["output", "result"]): message.content}
+        answer = {"functionResponse": {"id": message.tool_call_id, "name": message.name, "response": response}}
+        last = wire[-1]
+        if last["role"] == "user" and "functionResponse" in last["parts"][-1] and vary.random() < 0.7:
+            last["parts"].append(answer)
+        else:
+            wire.append({"role": "user", "parts": [answer]})
+    else:
+        wire.append({"role": "user", "parts": [{"text": part} for part in _lines(vary, message.content)]})
+
+
 SPELLINGS: dict[str, tuple[Callable[[Call, Random], Body], Callable[[Call], Call]]] = {
     "chat": (chat_body, without_error_flags),
     "messages": (messages_body, lambda call: call),
     "responses": (responses_body, without_error_flags),
+    "gemini": (gemini_body, only_leading_system),
 }
 """Per dialect: how it is spelled, and what it can carry."""

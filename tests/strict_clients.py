@@ -225,8 +225,34 @@ def _parts(inner: list[Body], name: str, part: str, text: str) -> list[Body]:
     return [done["part"]]
 
 
+def read_gemini(stream: bytes) -> Body:
+    found = events(stream)
+    assert all(name == "" for name, _ in found)
+    chunks = [chunk for _, chunk in found]
+    parts: list[Body] = []
+    for index, chunk in enumerate(chunks):
+        [candidate] = chunk["candidates"]
+        assert candidate["content"]["role"] == "model"
+        assert ("finishReason" in candidate) == (index == len(chunks) - 1)
+        for part in candidate["content"]["parts"]:
+            _add_gemini_part(parts, part)
+    whole: Body = chunks[-1]
+    assert all(chunk["responseId"] == whole["responseId"] for chunk in chunks)
+    whole["candidates"][0]["content"]["parts"] = parts
+    return whole
+
+
+def _add_gemini_part(parts: list[Body], part: Body) -> None:
+    last = parts[-1] if parts else {}
+    if "text" in part and "text" in last and last.get("thought") == part.get("thought"):
+        parts[-1] = {**last, **part, "text": last["text"] + part["text"]}
+    else:
+        parts.append(part)
+
+
 READERS: dict[str, Callable[[bytes], Body]] = {
     "chat": read_chat,
     "messages": read_messages,
     "responses": read_responses,
+    "gemini": read_gemini,
 }

@@ -246,7 +246,7 @@ WRONG: dict[str, tuple[dict[str, Any], str]] = {
     ),
     "call without a name": (
         {"messages": [{"role": "assistant", "tool_calls": [{"id": "c", "function": {"arguments": "{}"}}]}]},
-        "messages[0].tool_calls[0].function.name: expected a non-empty string, got null",
+        "messages[0].tool_calls[0].function.name: expected a string, got null",
     ),
     "tool without a name": (
         {"messages": [USER], "tools": [{"type": "function", "function": {}}]},

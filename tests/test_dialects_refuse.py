@@ -91,7 +91,7 @@ def test_any_json_object_is_a_call_or_a_refusal(name: str, body: dict[str, Any])
 
 
 @each_dialect
-@settings(max_examples=150)
+@settings(max_examples=80)
 @given(call=conversations(), vary=st.randoms(use_true_random=False), data=st.data())
 def test_a_valid_body_with_one_value_changed_is_a_call_or_a_refusal(
     name: str, call: Call, vary: Random, data: st.DataObject

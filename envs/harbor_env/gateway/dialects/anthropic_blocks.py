@@ -9,6 +9,7 @@ from collections.abc import Mapping
 from functools import partial
 from typing import Any
 
+from harbor_env.gateway.dialects.calls import object_arguments
 from harbor_env.gateway.dialects.fields import (
     MEDIA,
     Json,
@@ -21,14 +22,13 @@ from harbor_env.gateway.dialects.fields import (
     name_at,
     part_text,
     read_at,
+    string_at,
     text_at,
     unknown_type,
 )
 from harbor_env.gateway.dialects.opaque import unseal
 from harbor_env.gateway.types import Finding, Message, Tool, ToolCall
 
-UNPARSED = "__unparsedToolInput"
-"""How Claude Code keeps arguments that were not a JSON object: `{"__unparsedToolInput": {"raw", "len"}}`."""
 BILLING = "x-anthropic-billing-header"
 """Opens a system block that changes with the transport and says nothing to a model."""
 
@@ -180,10 +180,4 @@ def _source_text(value: Any) -> str:
 
 
 def _call(block: Json) -> ToolCall:
-    given = block.get("input")
-    kept = given.get(UNPARSED) if isinstance(given, dict) and len(given) == 1 else None
-    if isinstance(kept, dict) and isinstance(kept.get("raw"), str):
-        arguments = kept["raw"]
-    else:
-        arguments = "{}" if given is None else read_at(block, "input", json_text)
-    return ToolCall(name_at(block, "id"), name_at(block, "name"), arguments)
+    return ToolCall(name_at(block, "id"), string_at(block, "name"), read_at(block, "input", object_arguments))

@@ -5,12 +5,17 @@ Invariant: what the model wrote is never re-serialised, so long numbers and spac
 
 from __future__ import annotations
 
+from typing import Any
+
 import orjson
 
+from harbor_env.gateway.dialects.fields import json_text
 from harbor_env.gateway.types import Call, ToolCall
 
 SPACE = " \t\r\n"
 """What JSON calls white space."""
+UNPARSED = "__unparsedToolInput"
+"""How arguments that are no JSON object travel where a dialect has room for an object only: `{"raw", "len"}`."""
 
 
 def function_arguments(made: ToolCall) -> str:
@@ -18,12 +23,26 @@ def function_arguments(made: ToolCall) -> str:
     return made.arguments if made.arguments.strip(SPACE) else "{}"
 
 
-def object_fragment(arguments: str) -> orjson.Fragment | None:
-    """Argument text to be embedded in a body as it stands, None where it is not a JSON object."""
+def object_fragment(arguments: str) -> orjson.Fragment | dict[str, Any]:
+    """Argument text as an object to embed in a body; text that is no object is wrapped as Claude Code wraps it.
+
+    A valid object has no raw line break inside a string, so those between its tokens can go.
+    """
     try:
-        return orjson.Fragment(arguments) if isinstance(orjson.loads(arguments), dict) else None
+        is_object = isinstance(orjson.loads(arguments), dict)
     except orjson.JSONDecodeError:
-        return None
+        is_object = False
+    if not is_object:
+        return {UNPARSED: {"raw": arguments, "len": len(arguments)}}
+    return orjson.Fragment(arguments.replace("\n", " ").replace("\r", " "))
+
+
+def object_arguments(given: Any) -> str:
+    """The argument text of an object read from a body: what was wrapped comes out as it was written."""
+    if given is None:
+        return "{}"
+    kept = given.get(UNPARSED) if isinstance(given, dict) and len(given) == 1 else None
+    return kept["raw"] if isinstance(kept, dict) and isinstance(kept.get("raw"), str) else json_text(given)
 
 
 def custom_names(call: Call) -> frozenset[str]:

@@ -26,6 +26,7 @@ from harbor_env.gateway.dialects.fields import (
     number_at,
     object_at,
     read_at,
+    string_at,
     text_at,
     texts_at,
     unknown_type,
@@ -161,12 +162,12 @@ def _function_in(value: Any) -> tuple[str, str]:
     function = an_object(value)
     arguments = function.get("arguments")
     text = read_at(function, "arguments", json_text) if isinstance(arguments, dict) else text_at(function, "arguments")
-    return name_at(function, "name"), text
+    return string_at(function, "name"), text
 
 
 def _custom_in(value: Any) -> tuple[str, str]:
     custom = an_object(value)
-    return name_at(custom, "name"), text_at(custom, "input")
+    return string_at(custom, "name"), text_at(custom, "input")
 
 
 def _tool(value: Any, findings: list[Finding]) -> Tool | None:

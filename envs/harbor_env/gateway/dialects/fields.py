@@ -133,6 +133,14 @@ def name_at(obj: Json, key: str) -> str:
     raise WrongField("is empty", key) if value == "" else _expected("a non-empty string", value, key)
 
 
+def string_at(obj: Json, key: str) -> str:
+    """A string that must be there: the name in a call, which a model may have left empty."""
+    value = obj.get(key)
+    if isinstance(value, str):
+        return value
+    raise _expected("a string", value, key)
+
+
 def object_at(obj: Json, *keys: str) -> dict[str, Any]:
     """An optional object, reached through optional objects; missing and null are empty."""
     found: Any = obj

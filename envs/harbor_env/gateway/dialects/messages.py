@@ -13,7 +13,7 @@ import orjson
 
 from harbor_env.errors import ErrorKind, GatewayError
 from harbor_env.gateway.dialects import sse
-from harbor_env.gateway.dialects.anthropic_blocks import UNPARSED, History, system_text
+from harbor_env.gateway.dialects.anthropic_blocks import History, system_text
 from harbor_env.gateway.dialects.calls import SPACE, function_arguments, object_fragment
 from harbor_env.gateway.dialects.fields import (
     Json,
@@ -184,11 +184,7 @@ def _blocks(reply: Reply) -> Iterator[_Block]:
             {"type": "tool_use", "id": made.id, "name": made.name},
             function_arguments(made).lstrip(SPACE),
         )
-        yield fixed, {"input": _input(arguments)}, [("input_json_delta", "partial_json", arguments)]
-
-
-def _input(arguments: str) -> Any:
-    return object_fragment(arguments) or {UNPARSED: {"raw": arguments, "len": len(arguments)}}
+        yield fixed, {"input": object_fragment(arguments)}, [("input_json_delta", "partial_json", arguments)]
 
 
 def _body(reply: Reply, call: Call, content: list[Any], stop_reason: str | None, output_tokens: int) -> dict[str, Any]:

@@ -8,8 +8,9 @@ from __future__ import annotations
 import base64
 import binascii
 
-_SEALED = "hrb1."
-"""Marks text sealed here, with the version of the form."""
+_MARK = b"hrb1:"
+"""Opens what was sealed here, with the version of the form."""
+_URL_SAFE = str.maketrans("-_", "+/")
 
 
 def signature(reply_id: str) -> str:
@@ -18,15 +19,14 @@ def signature(reply_id: str) -> str:
 
 
 def seal(text: str) -> str:
-    """`text` as an opaque string that `unseal` opens."""
-    return _SEALED + base64.b64encode(text.encode()).decode()
+    """`text` as an opaque base64 string that `unseal` opens."""
+    return base64.b64encode(_MARK + text.encode()).decode()
 
 
 def unseal(sealed: str) -> str | None:
-    """The text of a sealed string; None where it was sealed elsewhere or is damaged."""
-    if not sealed.startswith(_SEALED):
-        return None
+    """The text of a sealed string, in either base64 alphabet; None where it was sealed elsewhere or is damaged."""
     try:
-        return base64.b64decode(sealed[len(_SEALED) :], validate=True).decode()
-    except (binascii.Error, UnicodeDecodeError, ValueError):
+        opened = base64.b64decode(sealed.translate(_URL_SAFE), validate=True)
+        return opened.removeprefix(_MARK).decode() if opened.startswith(_MARK) else None
+    except (binascii.Error, ValueError):
         return None

@@ -18,6 +18,7 @@ from harbor_env.gateway.dialects.fields import (
     json_text,
     name_at,
     read_at,
+    string_at,
     text_at,
     unknown_type,
 )
@@ -140,7 +141,7 @@ class History:
         self._call(name_at(item, "call_id"), self._called(item), text_at(item, "input"))
 
     def _called(self, item: Json) -> str:
-        return self._tools.shown_name(name_at(item, "name"), text_at(item, "namespace"))
+        return self._tools.shown_name(string_at(item, "name"), text_at(item, "namespace"))
 
     def _builtin_call(self, item: Json) -> None:
         name, field = _CALLS[item["type"]]
