@@ -3,10 +3,10 @@
     openenv-harbor export ROLLOUTS --format rows --out rows.jsonl
     .cache/engine/bin/python scripts/check_logprobs.py rows.jsonl --model .cache/models/smollm2
 
-Reads JSON lines with `input_ids`, `loss_mask` and `logprobs` of one length; only places with mask 1 are compared. Prints
-one line per row and exits with 1 when any difference is above `--tolerance`, or no place was compared. The model must be
-the one that sampled, at `--temperature`. An engine that computes in another precision differs by more: bfloat16, or
-llama.cpp, which quantises activations.
+Reads JSON lines with `input_ids`, `loss_mask` and `logprobs` of one length; only places with mask 1 are compared.
+Prints one line per row and exits with 1 when any difference is above `--tolerance`, or no place was compared. The model
+must be the one that sampled, at `--temperature`. An engine that computes in another precision differs by more:
+bfloat16, or llama.cpp on a quantised file, which quantises activations too.
 """
 
 from __future__ import annotations
