@@ -74,20 +74,21 @@ class StubBridge:
             if entry["role"] != "assistant":
                 batch.append(entry)
                 continue
-            ids = self._joined(ids, batch) + self.reply(entry)
+            ids = self._joined(ids, batch) + self.reply(entry, last=False)
             batch = []
         return self._joined(ids, batch)
 
-    def reply(self, entry: Mapping[str, Any]) -> list[int]:
+    def reply(self, entry: Mapping[str, Any], *, last: bool = True) -> list[int]:
         """What the model would have sampled for an assistant message after a generation prompt, without a stop token
-        that opens the next message."""
+        that opens the next message. `last` False: as it stands in history."""
         prompt = self._rendered.ids(_USER)
-        ids = self._rendered.ids([*_USER, entry], prompt=False)
+        ids = self._rendered.ids([*_USER, entry, *(() if last else _USER)], prompt=False)
         if ids[: len(prompt)] != prompt:
             raise RenderingError("the renderer does not print a reply after its generation prompt")
         body = ids[len(prompt) :]
-        ends = [at for at, token in enumerate(body) if token == self._stop]
-        return body[: ends[-1] + 1] if ends else body
+        ends = [at for at, token in enumerate(body) if token == self._stop or token in self._opening]
+        end = (ends[-1] if last else ends[0]) if ends else len(body)
+        return body[: end + 1] if body[end : end + 1] == [self._stop] else body[:end]
 
     def _joined(self, ids: list[int], batch: _Entries) -> list[int]:
         added = self._added(batch) if batch else self._between

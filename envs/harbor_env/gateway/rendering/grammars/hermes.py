@@ -20,6 +20,7 @@ from harbor_env.gateway.rendering.guard import clear
 from harbor_env.gateway.types import Finding, Tool, ToolCall
 
 _SPACE = re.compile(r"\s*")
+_BRACES = re.compile(r"[\s}]*")
 
 
 def _refuse(constant: str) -> None:
@@ -62,16 +63,13 @@ class Hermes:
         """Read the call that opens at `found`; where the text after it starts."""
         start = found + len(self.opener)
         scanned = scan_object(text, start)
-        if scanned.complete and scanned.name:
-            end = _SPACE.match(text, scanned.end).end()  # type: ignore[union-attr]
+        if scanned.name and (end := self._call_end(text, scanned, reading)):
             reading.calls.append(ToolCall("", clear(scanned.name), clear(scanned.arguments)))
             if scanned.repaired:
                 reading.findings.append(
                     Finding("arguments_rewritten", "control characters in a string were not escaped")
                 )
-            if text.startswith(self.closer, end):
-                return end + len(self.closer)
-            return scanned.end
+            return end
         close = text.find(self.closer, start)
         end = close + len(self.closer) if close >= 0 else len(text)
         if scanned.name and scanned.arguments_start and close >= 0 and not scanned.open_quote:
@@ -83,6 +81,19 @@ class Hermes:
         what = "call_unclosed" if close < 0 else "call_malformed"
         reading.findings.append(Finding(what, "a call that cannot be read stays text"))
         return end
+
+    def _call_end(self, text: str, scanned: Scanned, reading: Reading) -> int:
+        """Where the text after a call starts whose arguments were read; 0 where it is no whole call.
+
+        One brace too few or too many before the end tag is forgiven; without an end tag the JSON must be whole.
+        """
+        braces = _BRACES.match(text, scanned.end)
+        end = braces.end() if braces and scanned.end else 0
+        if not end or not text.startswith(self.closer, end):
+            return scanned.end if scanned.complete else 0
+        if not scanned.complete or text[scanned.end : end].strip():
+            reading.findings.append(Finding("call_untidy", "a brace too many or too few"))
+        return end + len(self.closer)
 
 
 @dataclass(slots=True)
@@ -123,6 +134,7 @@ def scan_object(text: str, start: int) -> Scanned:
         scanned.complete = True
     else:
         scanned.open_quote = text[:position].rstrip().endswith('"')
+        scanned.end = position if scanned.arguments_start and not scanned.open_quote else 0
     return scanned
 
 

@@ -5,6 +5,7 @@ Invariant: either a value and the position after it, or `Unreadable`; nothing is
 
 from __future__ import annotations
 
+import math
 import re
 from typing import Any
 
@@ -139,4 +140,7 @@ def _number(text: str) -> int | float:
     try:
         return int(text)
     except ValueError:
-        return float(text)
+        number = float(text)
+    if not math.isfinite(number):
+        raise Unreadable
+    return number

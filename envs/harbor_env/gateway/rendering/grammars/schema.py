@@ -78,7 +78,9 @@ def _literal(text: str) -> Any:
     if text in _BOOLEANS:
         return _BOOLEANS[text]
     try:
-        return json.loads(text, strict=False, parse_constant=_refuse)
+        value = json.loads(text, strict=False, parse_constant=_refuse)
+        json.dumps(value, allow_nan=False)
+        return value
     except (ValueError, RecursionError):
         pass
     if text[:1] not in ("{", "["):
