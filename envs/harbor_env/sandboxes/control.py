@@ -30,7 +30,13 @@ class Control:
         self._running: dict[int, asyncio.Future[int]] = {}
         self._listeners: list[asyncio.Future[socket.socket]] = []
         self._ready: asyncio.Future[list[str]] = self._loop.create_future()
+        self._closed = False
         self._loop.add_reader(self._sock, self._readable)
+
+    @property
+    def closed(self) -> bool:
+        """Whether this end was closed, or the sandbox was heard to end."""
+        return self._closed
 
     async def ready(self) -> list[str]:
         """Notes on what the sandbox could not have, once its root stands. Raises SandboxError if it does not."""
@@ -115,6 +121,7 @@ class Control:
             future.set_result(listener)
 
     def _fail(self, why: str) -> None:
+        self._closed = True
         waiting: list[asyncio.Future[Any]] = [self._ready, *self._running.values(), *self._listeners]
         self._running.clear()
         self._listeners.clear()

@@ -11,6 +11,7 @@ import json
 import os
 import shutil
 import time
+from collections.abc import Iterable
 from pathlib import Path
 
 _LOCK, _UNBORN = "lock", "lock.new"
@@ -44,7 +45,8 @@ def _sweep_one(folder: Path) -> bool:
         return False
     try:
         fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        _remove_cgroups(folder)
+        if not _remove_named_cgroups(folder):
+            return False  # its last processes are still being reaped; the folder names the cgroups for the next sweep
         remove_tree(folder)
     except BlockingIOError:
         return False
@@ -53,14 +55,21 @@ def _sweep_one(folder: Path) -> bool:
     return True
 
 
-def _remove_cgroups(folder: Path) -> None:
+def _remove_named_cgroups(folder: Path) -> bool:
     try:
         spec = json.loads((folder / "spec.json").read_text(encoding="utf-8"))
     except (OSError, ValueError):
-        return
-    for path in spec.get("cgroups", ()):
+        return True
+    return remove_cgroups(spec.get("cgroups", ()))
+
+
+def remove_cgroups(paths: Iterable[str]) -> bool:
+    """Remove cgroups that have no processes left; whether all are gone."""
+    left = [Path(path) for path in paths]
+    for path in left:
         with contextlib.suppress(OSError):
-            Path(path).rmdir()
+            path.rmdir()
+    return not any(path.exists() for path in left)
 
 
 def remove_tree(folder: Path) -> None:

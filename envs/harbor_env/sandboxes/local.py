@@ -109,9 +109,10 @@ class LocalEnvironment(BaseEnvironment):  # type: ignore[misc]
         image = self.task_env_config.docker_image or ""
         built = await build(where, self.environment_dir, self._bases, image=image, fresh=force_build)
         self._built = built
-        root = Root(built.base, (*self._layers, *built.layers), self._binds(), self.environment_name[:63] or "sandbox")
-        limits = await asyncio.to_thread(enforce, self._limits())
-        self._sandbox = await Sandbox.start(where, root, limits=limits)
+        hosts = ((await self.gateway.resolve(), self.gateway.host),) if self.gateway else ()
+        name = self.environment_name[:63] or "sandbox"
+        root = Root(built.base, (*self._layers, *built.layers), self._binds(), name, hosts)
+        self._sandbox = await Sandbox.start(where, root, limits=enforce(self._limits()))
         self._say((*built.notes, *self._sandbox.notes, *self._unenforced()))
         await self._apply_network_policy(self._network_policy)
         await self._make_folders()

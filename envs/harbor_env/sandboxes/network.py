@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import ipaddress
 import socket
 from dataclasses import dataclass
 from urllib.parse import urlsplit
@@ -26,17 +25,13 @@ class Address:
     host: str
     port: int
 
-    @property
-    def inside(self) -> str:
-        """The IPv4 address served inside: the gateway's own, or loopback where it has a name."""
+    async def resolve(self) -> str:
+        """The gateway's IPv4 address, under which it is served inside too. Raises SandboxError."""
         try:
-            return str(ipaddress.IPv4Address(self.host))
-        except ValueError:
-            return "127.0.0.1"
-
-    @property
-    def is_name(self) -> bool:
-        return self.inside != self.host
+            found = await asyncio.get_running_loop().getaddrinfo(self.host, self.port, family=socket.AF_INET)
+        except OSError as error:
+            raise SandboxError(f"the gateway's host {self.host} has no IPv4 address: {error.strerror}") from error
+        return str(found[0][4][0])
 
 
 def parse_address(text: str) -> Address:
@@ -66,7 +61,7 @@ class Forwarder:
     async def open(self, control: Control) -> None:
         """Listen inside the sandbox. Raises SandboxError where its address cannot be had there."""
         if self._server is None:
-            listener = await control.listen(self._gateway.inside, self._gateway.port)
+            listener = await control.listen(await self._gateway.resolve(), self._gateway.port)
             self._server = await asyncio.start_server(self._accept, sock=listener, limit=_CHUNK)
 
     async def close(self) -> None:

@@ -21,7 +21,7 @@ from typing import Any
 from harbor_env.errors import SandboxError
 from harbor_env.sandboxes.base import Base, is_mapped
 from harbor_env.sandboxes.control import Control
-from harbor_env.sandboxes.leftovers import claim, sweep
+from harbor_env.sandboxes.leftovers import claim, remove_cgroups, sweep
 from harbor_env.sandboxes.limits import NO_LIMITS, Enforcement
 from harbor_env.sandboxes.output import OnOutput, Output
 from harbor_env.sandboxes.places import Places
@@ -43,12 +43,13 @@ class Bind:
 
 @dataclass(frozen=True, slots=True)
 class Root:
-    """What a sandbox is made of. `layers` are folders of files, lowest first."""
+    """What a sandbox is made of. `layers` are folders of files, lowest first; `hosts` are (address, name) pairs."""
 
     base: Base
     layers: tuple[Path, ...] = ()
     binds: tuple[Bind, ...] = ()
     hostname: str = "sandbox"
+    hosts: tuple[tuple[str, str], ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,19 +93,25 @@ class Sandbox:
 
     @classmethod
     async def start(cls, where: Places, root: Root, *, limits: Enforcement = NO_LIMITS, keep: bool = False) -> Sandbox:
-        """A sandbox ready for commands. With `keep`, its scratch folder outlives it and is the caller's to remove."""
-        sweep(where.scratch)
+        """A sandbox ready for commands; `limits` are its own from here on, and end with it.
+
+        With `keep`, its scratch folder outlives it and is the caller's to remove.
+        """
         folder = where.scratch / (limits.name or uuid.uuid4().hex)
-        lock = claim(folder)
+        lock = -1
         try:
+            await asyncio.to_thread(sweep, where.scratch)
+            lock = claim(folder)
             spec = _specify(folder, root, limits, keep)
             sandbox = cls(folder, tuple(point["target"] for point in spec["points"]), limits)
             await sandbox._launch(spec, lock)
         except BaseException:
+            remove_cgroups(limits.cgroups)
             shutil.rmtree(folder, ignore_errors=True)
             raise
         finally:
-            os.close(lock)
+            if lock >= 0:
+                os.close(lock)
         return sandbox
 
     async def _launch(self, spec: dict[str, Any], lock: int) -> None:
@@ -144,15 +151,20 @@ class Sandbox:
         output_limit: int = OUTPUT_LIMIT,
     ) -> Completed:
         """Run to the end. Raises TimeoutError after `timeout` seconds; then, or if cancelled, its group is killed."""
-        with Output(self.folder, output_limit) as output:
+        with self._output(output_limit) as output:
             code = await self._attend(command, output, timeout, on_output)
             return Completed(code, output.text("stdout"), output.text("stderr"))
 
     async def pipe(self, command: Command, out: int, *, timeout: float | None = None) -> Completed:
         """Like `run`, with stdout going to the descriptor `out`."""
-        with Output(self.folder, OUTPUT_LIMIT) as output:
+        with self._output(OUTPUT_LIMIT) as output:
             code = await self._attend(command, output, timeout, None, out)
             return Completed(code, "", output.text("stderr"))
+
+    def _output(self, limit: int) -> Output:
+        if self._control is None or self._control.closed:
+            raise SandboxError("the sandbox is not running")
+        return Output(self.folder, limit)
 
     async def _attend(
         self,
@@ -232,6 +244,7 @@ def _specify(folder: Path, root: Root, limits: Enforcement, keep: bool) -> dict[
     for index, target in enumerate(targets):
         upper, work = folder / f"upper{index}", folder / f"work{index}"
         upper.mkdir()
+        upper.chmod(0o755)
         work.mkdir()
         points.append({"target": target, "lower": _lower(root, target), "upper": str(upper), "work": str(work)})
     (folder / "root").mkdir()
@@ -239,7 +252,7 @@ def _specify(folder: Path, root: Root, limits: Enforcement, keep: bool) -> dict[
         "folder": str(folder),
         "root": str(folder / "root"),
         "points": points,
-        "binds": [*_base_binds(root.base), *_files(folder, root.hostname), *(_as_dict(bind) for bind in root.binds)],
+        "binds": [*_base_binds(root.base), *_files(folder, root), *(_as_dict(bind) for bind in root.binds)],
         "hostname": root.hostname,
         "mapped": is_mapped(),
         "cgroups": list(limits.cgroups),
@@ -263,12 +276,13 @@ def _as_dict(bind: Bind) -> dict[str, Any]:
     return {"source": bind.source, "target": bind.target, "readonly": bind.readonly}
 
 
-def _files(folder: Path, hostname: str) -> list[dict[str, Any]]:
+def _files(folder: Path, root: Root) -> list[dict[str, Any]]:
     """Name files made for each sandbox; the host's resolver is of use only to commands on the host's network."""
     resolver = Path("/etc/resolv.conf")
+    hosts = (("127.0.0.1", f"localhost {root.hostname}"), ("::1", "localhost"), *root.hosts)
     texts = {
-        "hosts": f"127.0.0.1 localhost {hostname}\n::1 localhost\n",
-        "hostname": f"{hostname}\n",
+        "hosts": "".join(f"{address} {name}\n" for address, name in hosts),
+        "hostname": f"{root.hostname}\n",
         "resolv.conf": resolver.read_text(encoding="utf-8") if resolver.is_file() else "",
     }
     binds = []

@@ -27,6 +27,7 @@ _VAR_FOLDERS = (
     "var/cache/apt/archives/partial",
 )
 _WRITTEN_AT_START = ("etc/hosts", "etc/hostname", "etc/resolv.conf")
+_DEPTH, _OPT_DEPTH = 4, 1
 _APT_AS_ROOT = 'APT::Sandbox::User "root";\n'
 
 
@@ -68,20 +69,18 @@ def _revision() -> int:
 
 def _fill(root: Path, plan: Plan) -> None:
     for name, mode in {**_FOLDERS, **({} if plan.rootfs else _MORE_FOLDERS)}.items():
-        folder = root / name
-        folder.mkdir(parents=True, exist_ok=True)
-        folder.chmod(mode)
+        _folder(root / name).chmod(mode)
     for name in _WRITTEN_AT_START:
         _touch(root / name)
     if plan.rootfs:
         return
     for name in _VAR_FOLDERS:
-        (root / name).mkdir(parents=True, exist_ok=True)
+        _folder(root / name)
     for link, destination in {**_RUN_LINKS, **{path[1:]: to for path, to in plan.links.items()}}.items():
-        (root / link).parent.mkdir(parents=True, exist_ok=True)
+        _folder((root / link).parent)
         (root / link).symlink_to(destination)
     for path in plan.points:
-        (root / path[1:]).mkdir(parents=True, exist_ok=True)
+        _folder(root / path[1:])
     for path in plan.copied:
         _copy(Path(path), root / path[1:])
     for path in plan.masked:
@@ -92,9 +91,30 @@ def _fill(root: Path, plan: Plan) -> None:
         _make_writable(root, plan)
 
 
+def _repeat_folders(folder: str, root: Path, depth: int) -> None:
+    """Make the folders of the base that lie up to `depth` below `folder` again below `root`."""
+    _folder(root / folder[1:])
+    if depth == 0 or not os.access(folder, os.R_OK | os.X_OK):
+        return
+    with os.scandir(folder) as entries:
+        for entry in entries:
+            if entry.is_dir(follow_symlinks=False):
+                _repeat_folders(entry.path, root, depth - 1)
+
+
+def _folder(path: Path) -> Path:
+    """Make a folder and those above it, open to every user inside whatever this process's umask is."""
+    if not path.is_dir():
+        _folder(path.parent)
+        path.mkdir()
+        path.chmod(0o755)
+    return path
+
+
 def _touch(path: Path) -> None:
-    path.parent.mkdir(parents=True, exist_ok=True)
-    path.touch(mode=0o644)
+    _folder(path.parent)
+    path.touch()
+    path.chmod(0o644)
 
 
 def _copy(source: Path, target: Path) -> None:
@@ -105,19 +125,18 @@ def _copy(source: Path, target: Path) -> None:
     if stat.S_ISLNK(mode):
         target.symlink_to(source.readlink())
     elif stat.S_ISDIR(mode) and os.access(source, os.R_OK | os.X_OK):
-        target.mkdir(parents=True, exist_ok=True)
+        _folder(target)
         for child in source.iterdir():
             _copy(child, target / child.name)
     elif stat.S_ISREG(mode) and mode & stat.S_IROTH:
-        target.parent.mkdir(parents=True, exist_ok=True)
+        _folder(target.parent)
         shutil.copy2(source, target)
 
 
 def _cover(path: Path) -> None:
-    if path.parent.is_dir() or not os.path.lexists(path.parent):
-        path.parent.mkdir(parents=True, exist_ok=True)
-        if not os.path.lexists(path):
-            os.mknod(path, stat.S_IFCHR, os.makedev(0, 0))
+    """Make a file of the base absent; it may lie in a folder that is absent already."""
+    if not os.path.lexists(path) and (path.parent.is_dir() or not os.path.lexists(path.parent)):
+        os.mknod(_folder(path.parent) / path.name, stat.S_IFCHR, os.makedev(0, 0))
 
 
 def _accounts(etc: Path) -> None:
@@ -135,11 +154,7 @@ def _accounts(etc: Path) -> None:
 def _make_writable(root: Path, plan: Plan) -> None:
     """Folders of the base reappear here as the sandbox's own, so that packages can be installed by an ordinary user."""
     for path in plan.points:
-        for folder, names, _ in os.walk(path):
-            names[:] = [name for name in names if os.access(f"{folder}/{name}", os.R_OK | os.X_OK)]
-            for name in names:
-                if not os.path.islink(f"{folder}/{name}"):  # noqa: PTH114  (tens of thousands of folders)
-                    os.makedirs(f"{root}{folder}/{name}", exist_ok=True)  # noqa: PTH103
+        _repeat_folders(path, root, _OPT_DEPTH if path.startswith("/opt") else _DEPTH)
     apt = root / "etc/apt/apt.conf.d"
-    apt.mkdir(parents=True, exist_ok=True)
+    _touch(apt / "99sandbox")
     (apt / "99sandbox").write_text(_APT_AS_ROOT, encoding="utf-8")

@@ -18,7 +18,7 @@ from harbor_env.errors import SandboxError
 from harbor_env.sandboxes.base import DEFAULT_PATH
 from harbor_env.sandboxes.sandbox import Command, Completed, Sandbox
 
-_LIMIT = 8 << 30
+LIMIT = 8 << 30
 """Bytes one transfer out of a sandbox may have: a sparse file must not fill the host's disk."""
 _TIMEOUT_S = 600.0
 _PUT_FILE = (
@@ -96,16 +96,19 @@ async def download_file(sandbox: Sandbox, source: str, target: Path) -> None:
         await asyncio.to_thread(_unpack_file, archive, source, target)
 
 
-async def download_dir(sandbox: Sandbox, source: str, target: Path) -> list[str]:
-    """Copy what is in a folder out, over what is there; returns what was left out and why (devices, links outward)."""
+async def download_dir(sandbox: Sandbox, source: str, target: Path, *, limit: int = LIMIT) -> list[str]:
+    """Copy what is in a folder out, over what is there; returns what was left out and why (devices, links outward).
+
+    Raises SandboxError beyond `limit` bytes.
+    """
     with tempfile.TemporaryFile(dir=sandbox.folder) as archive:
         argv = ("tar", "-cf", "-", "--warning=no-file-changed", "-C", source, ".")
-        await _fetch(sandbox, argv, archive, source)
+        await _fetch(sandbox, argv, archive, source, limit)
         return await asyncio.to_thread(_unpack_dir, archive, target)
 
 
-async def _fetch(sandbox: Sandbox, argv: tuple[str, ...], archive: IO[bytes], source: str) -> None:
-    command = Command(argv, {"PATH": DEFAULT_PATH, "LC_ALL": "C"}, confined=False, file_limit=_LIMIT)
+async def _fetch(sandbox: Sandbox, argv: tuple[str, ...], archive: IO[bytes], source: str, limit: int = LIMIT) -> None:
+    command = Command(argv, {"PATH": DEFAULT_PATH, "LC_ALL": "C"}, confined=False, file_limit=limit)
     done = await sandbox.pipe(command, archive.fileno(), timeout=_TIMEOUT_S)
     changed_while_read = done.code == 1
     if not changed_while_read:

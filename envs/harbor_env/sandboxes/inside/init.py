@@ -23,8 +23,8 @@ def main(spec: dict[str, Any], control: socket.socket, cgroups: list[int]) -> No
     """Never returns; the exit status is 0 when the control socket closed and 1 when the root could not be built."""
     try:
         sys_.die_with_parent(signal.SIGKILL)
-        sys_.set_dumpable(False)
         namespace, notes = rootfs.build(spec)
+        sys_.set_dumpable(False)
     except OSError as error:
         control.send(json.dumps({"failed": str(error)}).encode())
         os._exit(1)

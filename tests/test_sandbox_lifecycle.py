@@ -1,0 +1,167 @@
+"""After a sandbox, nothing of it is left: processes, mounts, cgroups, files."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import signal
+import sys
+from collections.abc import Iterable
+from pathlib import Path
+
+import pytest
+
+from harbor_env.errors import SandboxError
+from harbor_env.sandboxes.base import host_base
+from harbor_env.sandboxes.leftovers import claim, sweep
+from harbor_env.sandboxes.limits import Limits, enforce
+from harbor_env.sandboxes.sandbox import Root, Sandbox
+from tests.sandbox_world import CACHE, REPO, bash, needs_sandbox, root, sandbox, until, where
+
+OWNER = """
+import asyncio, sys
+from tests.sandbox_world import bash, root, where
+from harbor_env.sandboxes.limits import Limits, enforce
+from harbor_env.sandboxes.sandbox import Sandbox
+
+async def main():
+    limits = enforce(Limits(processes=100, memory_bytes=1 << 30))
+    box = await Sandbox.start(where(), root(), limits=limits)
+    done = await bash(box, "setsid sleep 300 & setsid -f sleep 300; echo $$")
+    print(box.folder, *limits.cgroups, flush=True)
+    await asyncio.sleep(300)
+
+asyncio.run(main())
+"""
+
+DEEP = "mkdir /a; cd /a; for i in $(seq 200); do mkdir $(printf 'd%.0s' {1..200}) && cd d*; done"
+
+
+def _processes_naming(text: str) -> list[int]:
+    """Processes whose command line or mounts name `text`."""
+    found = []
+    for entry in Path("/proc").iterdir():
+        if entry.name.isdigit() and int(entry.name) != os.getpid():
+            try:
+                seen = (entry / "cmdline").read_bytes() + (entry / "mountinfo").read_bytes()
+            except OSError:
+                continue
+            if text.encode() in seen:
+                found.append(int(entry.name))
+    return found
+
+
+async def _gone(folder: Path, cgroups: tuple[str, ...] = ()) -> None:
+    """Wait for the keeper's clearing up, which nothing but its effects announces."""
+    await until(lambda: not (folder.exists() or _processes_naming(folder.name) or _existing(cgroups)))
+
+
+def _existing(paths: Iterable[str]) -> list[str]:
+    return [path for path in paths if Path(path).exists()]
+
+
+@needs_sandbox
+async def test_stop_leaves_nothing() -> None:
+    limits = enforce(Limits(processes=100, memory_bytes=1 << 30, cpus=1))
+    async with sandbox(limits=limits) as box:
+        await bash(box, f"setsid -f sleep 300; {DEEP}")
+
+        assert box.folder.is_dir()
+        assert _processes_naming(box.folder.name)
+    assert not _existing([str(box.folder)])
+    assert not _processes_naming(box.folder.name)
+    assert not _existing(limits.cgroups)
+    await box.stop()
+
+
+@needs_sandbox
+@pytest.mark.parametrize("victim", ["owner", "owner and keeper"])
+async def test_an_owner_killed_outright_leaves_nothing(victim: str) -> None:
+    owner = await asyncio.create_subprocess_exec(
+        sys.executable,
+        "-c",
+        OWNER,
+        stdout=asyncio.subprocess.PIPE,
+        cwd=REPO,
+        env={**os.environ, "SANDBOX_TEST_CACHE": CACHE},
+    )
+    assert owner.stdout is not None
+    folder, *cgroups = (await owner.stdout.readline()).decode().split()
+    assert _processes_naming(Path(folder).name)
+    if victim == "owner and keeper":
+        for pid in _processes_naming(f"{folder}/spec.json"):
+            os.kill(pid, signal.SIGKILL)
+    owner.kill()
+    await owner.wait()
+    if victim == "owner and keeper":
+        await until(lambda: not _processes_naming(Path(folder).name))
+        await until(lambda: Path(folder) in sweep(where().scratch))
+    await _gone(Path(folder), tuple(cgroups))
+
+
+@needs_sandbox
+async def test_a_start_that_is_cancelled_leaves_nothing() -> None:
+    before = set(where().scratch.iterdir())
+    for steps in (1, 3, 6, 10):
+        task = asyncio.create_task(Sandbox.start(where(), root()))
+        for _ in range(steps):
+            await asyncio.sleep(0)
+        task.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+    for folder in set(where().scratch.iterdir()) - before:
+        await _gone(folder)
+
+
+@needs_sandbox
+async def test_a_root_that_cannot_be_built_says_why_and_leaves_nothing(tmp_path: Path) -> None:
+    base = host_base(where())
+    broken = type(base)(base.identity, base.skeleton, {**base.points, "/usr": str(tmp_path / "missing")}, base.binds)
+    before = set(where().scratch.iterdir())
+    with pytest.raises(SandboxError, match=r"overlay on .*/usr.*doctor"):
+        await Sandbox.start(where(), Root(broken))
+    for folder in set(where().scratch.iterdir()) - before:
+        await _gone(folder)
+
+
+@needs_sandbox
+async def test_processes_inside_end_when_process_1_is_killed() -> None:
+    async with sandbox() as box:
+        running = asyncio.create_task(bash(box, "sleep 300"))
+        await bash(box, "true")
+        (inside,) = (pid for pid in _processes_naming(box.folder.name) if _is_process_1(pid))
+        os.kill(inside, signal.SIGKILL)
+        with pytest.raises(SandboxError, match="the sandbox ended"):
+            await running
+        await _gone(box.folder)
+
+
+def _is_process_1(pid: int) -> bool:
+    try:
+        lines = Path(f"/proc/{pid}/status").read_text().splitlines()
+    except OSError:
+        return False
+    return any(line.startswith("NSpid:") and line.split()[-1] == "1" for line in lines)
+
+
+def test_a_sweep_removes_what_dead_owners_left_and_nothing_else(tmp_path: Path) -> None:
+    living, dead, unborn = tmp_path / "living", tmp_path / "dead", tmp_path / "unborn"
+    held = claim(living)
+    os.close(claim(dead))
+    cgroup = tmp_path / "a-cgroup"
+    cgroup.mkdir()
+    (dead / "spec.json").write_text(json.dumps({"cgroups": [str(cgroup)]}))
+    (dead / "work").mkdir(mode=0o000)
+    unborn.mkdir()
+    cgroup_of_nobody = tmp_path / "file"
+    cgroup_of_nobody.write_text("")
+    assert sweep(tmp_path) == [dead]
+    assert (living.exists(), dead.exists(), unborn.exists(), cgroup.exists()) == (True, False, True, False)
+    os.utime(unborn, (0, 0))
+    os.close(held)
+    assert set(sweep(tmp_path)) == {living, unborn}
+
+
+def test_a_sweep_of_no_folder_does_nothing(tmp_path: Path) -> None:
+    assert sweep(tmp_path / "missing") == []
