@@ -50,3 +50,13 @@ def google_client(wire: Wire) -> genai.Client:
         base_url="http://gateway", httpx_client=wire.client, retry_options=google.HttpRetryOptions(attempts=1)
     )
     return genai.Client(api_key="k", http_options=options)
+
+
+_SDK_ONLY = ("parsed", "parsed_arguments", "index", "system_fingerprint")
+
+
+def sent_only(value: Any) -> Any:
+    """What came over the wire, without the nulls and the fields an SDK adds of its own."""
+    if isinstance(value, dict):
+        return {key: sent_only(part) for key, part in value.items() if key not in _SDK_ONLY and part is not None}
+    return [sent_only(part) for part in value] if isinstance(value, list) else value

@@ -14,7 +14,7 @@ from harbor_env.errors import GatewayError
 from harbor_env.gateway.dialects.chat import CHAT
 from harbor_env.gateway.types import Call, Message, Reply, Sampling, Tool, ToolCall, ToolChoice, Usage
 from tests.conversations import replies
-from tests.sdks import SSE, Wire, openai_client
+from tests.sdks import SSE, Wire, openai_client, sent_only
 from tests.strict_clients import events, read_chat
 
 ASK = Call((Message("user", "go"),), stream=True)
@@ -114,14 +114,7 @@ def test_the_sdk_reads_the_same_message_from_the_stream_and_from_the_body(
         model="policy", messages=[{"role": "user", "content": "go"}], stream_options={"include_usage": True}
     ) as stream:
         final = stream.until_done().current_completion_snapshot
-    ours = {"parsed", "parsed_arguments", "index", "system_fingerprint"}
-
-    def plain(value: Any) -> Any:
-        if isinstance(value, dict):
-            return {key: plain(part) for key, part in value.items() if key not in ours and part is not None}
-        return [plain(part) for part in value] if isinstance(value, list) else value
-
-    assert plain(final.model_dump()) == plain(whole.model_dump())
+    assert sent_only(final.model_dump()) == sent_only(whole.model_dump())
     assert whole.choices[0].message.content == (answer.message.content or (None if answer.message.tool_calls else ""))
     assert [c.id for c in whole.choices[0].message.tool_calls or []] == [c.id for c in answer.message.tool_calls]
 

@@ -1,0 +1,473 @@
+"""OpenAI Responses: what clients and Codex send, what the `openai` SDK reads, and how a wrong body is refused."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import openai
+import orjson
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from harbor_env.errors import GatewayError
+from harbor_env.gateway.dialects.opaque import seal, unseal
+from harbor_env.gateway.dialects.responses import RESPONSES
+from harbor_env.gateway.types import Call, Message, Reply, Sampling, Tool, ToolCall, ToolChoice, Usage
+from tests.conversations import replies
+from tests.sdks import SSE, Wire, openai_client, sent_only
+from tests.strict_clients import events, read_responses
+
+ASK = Call((Message("user", "go"),), stream=True, model="policy")
+WEATHER = {"type": "object", "properties": {"city": {"type": "string"}}}
+CALLED = Message("assistant", "", tool_calls=(ToolCall("c1", "weather", '{"city":"Paris"}'),))
+FULL = Message("assistant", "Part 1", "why", CALLED.tool_calls)
+
+
+def reply(message: Message, finish: Any = "stop") -> Reply:
+    return Reply("r1", message, finish, Usage(10, 5, 4), "policy", 123)
+
+
+def decode(items: Any, **fields: Any) -> Call:
+    return RESPONSES.decode({"model": "m", "input": items, **fields}, {})
+
+
+def codes(call: Call) -> list[str]:
+    return [finding.code for finding in call.findings]
+
+
+def refusal(body: dict[str, Any]) -> str:
+    with pytest.raises(GatewayError) as caught:
+        RESPONSES.decode(body, {})
+    assert caught.value.status == 400
+    return caught.value.message
+
+
+def items_of(answer: Reply, call: Call) -> list[Any]:
+    body = orjson.loads(RESPONSES.encode(answer, call))
+    assert read_responses(b"".join(RESPONSES.stream(answer, call, 2))) == body
+    return list(body["output"])
+
+
+def user(text: str) -> dict[str, Any]:
+    return {"type": "message", "role": "user", "content": [{"type": "input_text", "text": text}]}
+
+
+def call_item(call_id: str, name: str = "f") -> dict[str, Any]:
+    return {"type": "function_call", "call_id": call_id, "name": name, "arguments": "{}"}
+
+
+def output_item(call_id: str, output: Any) -> dict[str, Any]:
+    return {"type": "function_call_output", "call_id": call_id, "output": output}
+
+
+def test_the_sdk_builds_a_request_and_its_whole_meaning_is_decoded() -> None:
+    wire = Wire(RESPONSES.encode(reply(Message("assistant", "hi")), ASK))
+    openai_client(wire).responses.create(
+        model="policy",
+        instructions="I",
+        input=[
+            {"role": "developer", "content": "D"},
+            {"role": "user", "content": [{"type": "input_text", "text": "a"}, {"type": "input_text", "text": "b"}]},
+            {"type": "function_call", "call_id": "c1", "name": "weather", "arguments": '{"city": "Paris"}'},
+            {"type": "custom_tool_call", "call_id": "c2", "name": "apply_patch", "input": "*** Begin Patch"},
+            {"type": "function_call_output", "call_id": "c1", "output": "sunny"},
+            {"type": "custom_tool_call_output", "call_id": "c2", "output": "done"},
+        ],
+        tools=[
+            {"type": "function", "name": "weather", "description": "d", "parameters": WEATHER, "strict": False},
+            {
+                "type": "custom",
+                "name": "apply_patch",
+                "description": "Edits files.",
+                "format": {"type": "grammar", "syntax": "lark", "definition": "start: x"},
+            },
+        ],
+        tool_choice={"type": "function", "name": "weather"},
+        max_output_tokens=77,
+        temperature=0.5,
+        top_p=0.9,
+        reasoning={"effort": "high", "summary": "auto"},
+        text={"format": {"type": "json_schema", "name": "x", "schema": WEATHER}},
+        previous_response_id="turn_1",
+        store=False,
+        include=["reasoning.encrypted_content"],
+    )
+    assert wire.path == RESPONSES.routes[0].path
+    assert RESPONSES.decode(wire.body, {}) == Call(
+        messages=(
+            Message("system", "I"),
+            Message("system", "D"),
+            Message("user", "a\nb"),
+            Message(
+                "assistant",
+                tool_calls=(
+                    ToolCall("c1", "weather", '{"city": "Paris"}'),
+                    ToolCall("c2", "apply_patch", "*** Begin Patch"),
+                ),
+            ),
+            Message("tool", "sunny", tool_call_id="c1", name="weather"),
+            Message("tool", "done", tool_call_id="c2", name="apply_patch"),
+        ),
+        tools=(
+            Tool("weather", "d", WEATHER),
+            Tool("apply_patch", "Edits files.\n\nThe input follows this lark grammar:\nstart: x", kind="custom"),
+        ),
+        model="policy",
+        max_tokens=77,
+        sampling=Sampling(0.5, 0.9),
+        tool_choice=ToolChoice("named", "weather"),
+        thinking=True,
+        response_schema=WEATHER,
+        previous_id="turn_1",
+    )
+
+
+@settings(max_examples=40, deadline=None)
+@given(answer=replies(), piece=st.integers(0, 4), chunk=st.integers(0, 40))
+def test_the_sdk_reads_the_same_response_from_the_stream_and_from_the_body(
+    answer: Reply, piece: int, chunk: int
+) -> None:
+    whole = openai_client(Wire(RESPONSES.encode(answer, ASK), chunk=chunk)).responses.create(model="m", input="go")
+    wire = Wire(b"".join(RESPONSES.stream(answer, ASK, piece)), kind=SSE, chunk=chunk)
+    with openai_client(wire).responses.stream(model="m", input="go") as stream:
+        final = [event for event in stream if event.type in ("response.completed", "response.incomplete")]
+    assert len(final) == 1
+    assert sent_only(final[0].response.to_dict()) == sent_only(whole.to_dict())
+    assert whole.output_text == answer.message.content
+    calls = [item.call_id for item in whole.output if item.type == "function_call"]
+    assert calls == [call.id for call in answer.message.tool_calls]
+
+
+def test_a_stream_of_text_and_call_is_the_whole_life_cycle() -> None:
+    found = [data for _, data in events(b"".join(RESPONSES.stream(reply(FULL), ASK)))]
+    assert [event["type"].removeprefix("response.") for event in found] == [
+        "created",
+        "in_progress",
+        "output_item.added",
+        "reasoning_summary_part.added",
+        "reasoning_summary_text.delta",
+        "reasoning_summary_text.done",
+        "reasoning_summary_part.done",
+        "output_item.done",
+        "output_item.added",
+        "content_part.added",
+        "output_text.delta",
+        "output_text.done",
+        "content_part.done",
+        "output_item.done",
+        "output_item.added",
+        "function_call_arguments.delta",
+        "function_call_arguments.done",
+        "output_item.done",
+        "completed",
+    ]
+    final = found[-1]["response"]
+    assert (final["id"], final["object"], final["model"], final["status"]) == ("r1", "response", "policy", "completed")
+    assert final["output"] == orjson.loads(RESPONSES.encode(reply(FULL), ASK))["output"]
+    assert final["usage"]["input_tokens_details"]["cached_tokens"] == 4
+
+
+def test_any_event_left_out_fails_a_strict_client() -> None:
+    chunks = list(RESPONSES.stream(reply(FULL), ASK))
+    read_responses(b"".join(chunks))
+    for left_out in range(len(chunks)):
+        with pytest.raises((AssertionError, KeyError, IndexError, UnboundLocalError)):
+            read_responses(b"".join(chunks[:left_out] + chunks[left_out + 1 :]))
+
+
+def test_a_reply_comes_back_from_its_items_as_one_message() -> None:
+    items = items_of(reply(FULL), ASK)
+    assert [item["type"] for item in items] == ["reasoning", "message", "function_call"]
+    assert unseal(items[0]["encrypted_content"]) == "why"
+    back = decode([user("go"), *items, output_item("c1", "sunny")])
+    assert back.messages[1] == FULL
+    shown = {"type": "reasoning", "id": "rs", "summary": items[0]["summary"], "encrypted_content": None}
+    assert decode([user("go"), shown, *items[1:], output_item("c1", "sunny")]).messages[1] == FULL
+
+
+def test_a_history_out_of_order_with_an_image_keeps_results_together() -> None:
+    image = [{"type": "input_image", "image_url": "data:image/png;base64,AA=="}, {"type": "input_text", "text": "A"}]
+    call = decode(
+        [
+            {"type": "reasoning", "summary": [{"type": "summary_text", "text": "why"}]},
+            {"type": "message", "role": "assistant", "content": [{"type": "output_text", "text": "Part 1"}]},
+            call_item("c1", "see"),
+            call_item("c2", "look"),
+            output_item("c2", "B"),
+            output_item("c1", image),
+            {"type": "message", "role": "developer", "content": "note"},
+        ]
+    )
+    assert call.messages == (
+        Message("assistant", "Part 1", "why", (ToolCall("c1", "see", "{}"), ToolCall("c2", "look", "{}"))),
+        Message("tool", "B", tool_call_id="c2", name="look"),
+        Message("tool", "[image omitted: this model reads text only]\nA", tool_call_id="c1", name="see"),
+        Message("system", "note"),
+    )
+    assert codes(call) == ["media_omitted"]
+
+
+def test_a_call_without_output_gets_a_placeholder_behind_the_others() -> None:
+    call = decode([user("go"), call_item("c1"), call_item("c2"), output_item("c2", "B"), user("on")])
+    assert call.messages[2:] == (
+        Message("tool", "B", tool_call_id="c2", name="f"),
+        Message("tool", "[this call returned no output]", tool_call_id="c1", name="f"),
+        Message("user", "on"),
+    )
+    assert codes(call) == ["missing_output"]
+
+
+def test_a_late_output_is_no_missing_one() -> None:
+    call = decode([user("go"), call_item("c1"), user("meanwhile"), output_item("c1", "A")])
+    assert [message.role for message in call.messages] == ["user", "assistant", "user", "tool"]
+    assert codes(call) == []
+
+
+def test_an_orphan_output_becomes_user_text() -> None:
+    call = decode([user("go"), output_item("gone", "late")])
+    assert call.messages[1].role == "user"
+    assert "late" in call.messages[1].content
+    assert codes(call) == ["orphan_output"]
+
+
+def test_with_a_previous_response_its_calls_may_be_answered() -> None:
+    call = decode([output_item("c1", "A")], previous_response_id="r1")
+    assert call.messages == (Message("tool", "A", tool_call_id="c1"),)
+    assert call.previous_id == "r1"
+    assert codes(call) == []
+
+
+def test_instructions_and_developer_items_stay_in_place() -> None:
+    note = {"role": "developer", "content": "N"}
+    call = decode([{"role": "developer", "content": "D"}, user("U"), note, user("V")], instructions="I")
+    said = [(message.role, message.content) for message in call.messages]
+    assert said == [("system", "I"), ("system", "D"), ("user", "U"), ("system", "N"), ("user", "V")]
+
+
+def test_foreign_sealed_reasoning_is_a_finding() -> None:
+    call = decode([{"type": "reasoning", "summary": [], "encrypted_content": "gAAAA=="}, user("go")])
+    assert call.messages[0] == Message("assistant")
+    assert codes(call) == ["reasoning_undecodable"]
+
+
+NAMESPACE = {
+    "type": "namespace",
+    "name": "agents",
+    "description": "Subagents.",
+    "tools": [
+        {"type": "function", "name": "spawn", "description": "d", "parameters": WEATHER},
+        {"type": "function", "name": "shell", "parameters": WEATHER},
+    ],
+}
+
+
+def test_tools_of_a_namespace_go_out_and_come_back_under_their_own_names() -> None:
+    ask = decode([user("go")], tools=[{"type": "function", "name": "shell", "parameters": {}}, NAMESPACE])
+    assert [tool.name for tool in ask.tools] == ["shell", "spawn", "agents__shell"]
+    assert ask.tools[1].description == "d\n\nagents: Subagents."
+    made = tuple(ToolCall(f"c{i}", name, "{}") for i, name in enumerate(["shell", "spawn", "agents__shell"]))
+    items = items_of(reply(Message("assistant", tool_calls=made)), ask)
+    assert [(item["name"], item.get("namespace")) for item in items] == [
+        ("shell", None),
+        ("spawn", "agents"),
+        ("shell", "agents"),
+    ]
+    back = decode([user("go"), *items], tools=[{"type": "function", "name": "shell"}, NAMESPACE])
+    assert back.messages[1].tool_calls == made
+
+
+def test_a_free_text_call_goes_out_and_comes_back() -> None:
+    ask = decode([user("go")], tools=[{"type": "custom", "name": "apply_patch"}])
+    message = Message("assistant", tool_calls=(ToolCall("c1", "apply_patch", "*** Begin {Patch"),))
+    [item] = items_of(reply(message), ask)
+    assert (item["type"], item["input"]) == ("custom_tool_call", "*** Begin {Patch")
+    assert decode([item, {"type": "custom_tool_call_output", "call_id": "c1", "output": "ok"}]).messages[0] == message
+
+
+BUILTIN: dict[str, tuple[dict[str, Any], str, dict[str, Any], dict[str, Any], str]] = {
+    "local_shell": (
+        {"type": "local_shell"},
+        '{"command":["ls","-l"]}',
+        {"type": "local_shell_call", "action": {"type": "exec", "env": {}, "command": ["ls", "-l"]}},
+        {"type": "local_shell_call_output", "call_id": "c1", "output": "a.txt"},
+        "a.txt",
+    ),
+    "shell": (
+        {"type": "shell", "environment": {"type": "local"}},
+        '{"commands":["ls"],"timeout_ms":5}',
+        {"type": "shell_call", "action": {"commands": ["ls"], "timeout_ms": 5}},
+        {
+            "type": "shell_call_output",
+            "call_id": "c1",
+            "output": [{"stdout": "a", "stderr": "b", "outcome": {"type": "exit", "exit_code": 2}}],
+        },
+        "a\nb\n[exit code 2]",
+    ),
+    "apply_patch": (
+        {"type": "apply_patch"},
+        '{"type":"delete_file","path":"a"}',
+        {"type": "apply_patch_call", "operation": {"type": "delete_file", "path": "a"}},
+        {"type": "apply_patch_call_output", "call_id": "c1", "status": "completed", "output": "gone"},
+        "gone",
+    ),
+    "tool_search": (
+        {"type": "tool_search", "execution": "client", "parameters": WEATHER},
+        '{"query":"x"}',
+        {"type": "tool_search_call", "arguments": {"query": "x"}, "execution": "client"},
+        {"type": "tool_search_output", "call_id": "c1", "tools": [{"type": "function", "name": "new"}]},
+        'Tool loaded: {"type":"function","function":{"name":"new","description":"","parameters":{}}}',
+    ),
+}
+
+
+@pytest.mark.parametrize("name", BUILTIN)
+def test_a_tool_the_api_defines_is_called_and_answered_in_its_own_items(name: str) -> None:
+    tool, arguments, sent, output, text = BUILTIN[name]
+    ask = decode([user("go")], tools=[tool])
+    assert [(t.name, t.kind) for t in ask.tools] == [(name, "builtin")]
+    message = Message("assistant", tool_calls=(ToolCall("c1", name, arguments),))
+    [item] = items_of(reply(message), ask)
+    assert sent.items() <= item.items()
+    back = decode([user("go"), item, output], tools=[tool])
+    assert back.messages[1] == message
+    assert back.messages[2] == Message("tool", text, tool_call_id="c1", name=name)
+    odd = reply(Message("assistant", tool_calls=(ToolCall("c1", name, "nonsense"),)))
+    assert items_of(odd, ask)[0]["type"] == "function_call"
+
+
+def test_tools_that_ride_in_the_input_are_the_requests_own_before_any_message_and_loaded_after() -> None:
+    ride = {"type": "additional_tools", "role": "developer", "tools": [{"type": "function", "name": "f"}, NAMESPACE]}
+    later = {"type": "additional_tools", "role": "developer", "tools": [{"type": "function", "name": "late"}]}
+    call = decode([ride, user("go"), later])
+    assert [tool.name for tool in call.tools] == ["f", "spawn", "shell"]
+    assert [tool.name for tool in call.deferred_tools] == ["late"]
+    assert call.messages[1].role == "system"
+    assert "late" in call.messages[1].content
+
+
+def test_hosted_tools_and_their_items_are_left_out_with_findings() -> None:
+    call = decode(
+        [user("go"), {"type": "web_search_call", "id": "ws", "status": "completed"}, {"type": "of_tomorrow"}],
+        tools=[{"type": "web_search"}, {"type": "tool_search"}],
+    )
+    assert call.tools == ()
+    assert call.messages == (Message("user", "go"),)
+    assert codes(call) == ["tool_dropped", "tool_dropped", "item_dropped", "item_dropped"]
+
+
+def test_codex_compacts_by_a_trigger_and_reads_its_summary_back() -> None:
+    call = decode([user("go"), {"type": "compaction_trigger"}], stream=True)
+    assert call.compaction == "inline"
+    assert call.messages[-1].role == "user"
+    [item] = items_of(reply(Message("assistant", "the summary", "why")), call)
+    assert item["type"] == "compaction"
+    back = decode([item, user("on")])
+    assert "the summary" in back.messages[0].content
+    assert back.messages[1] == Message("user", "on")
+    assert codes(decode([{"type": "compaction", "encrypted_content": "foreign"}, user("on")])) == [
+        "compaction_undecodable"
+    ]
+
+
+def test_the_compaction_endpoint_keeps_what_the_user_said() -> None:
+    call = RESPONSES.decode(
+        {"model": "m", "input": [user("go"), call_item("c1"), output_item("c1", "A")]}, {"compact": "yes"}
+    )
+    wire = Wire(RESPONSES.encode(reply(Message("assistant", "the summary")), call))
+    compacted = openai_client(wire).responses.compact(model="m", input="go")
+    assert wire.path == RESPONSES.routes[1].path
+    assert compacted.object == "response.compaction"
+    assert [item.type for item in compacted.output] == ["message", "compaction"]
+    kept = decode(orjson.loads(RESPONSES.encode(reply(Message("assistant", "S")), call))["output"])
+    assert kept.messages[0] == Message("user", "go")
+
+
+def test_the_sdk_counts_tokens() -> None:
+    wire = Wire(RESPONSES.count(1234))
+    assert openai_client(wire).responses.input_tokens.count(model="m", input="go").input_tokens == 1234
+    assert wire.path == RESPONSES.routes[2].path
+    assert RESPONSES.decode(wire.body, {}).messages == (Message("user", "go"),)
+
+
+@pytest.mark.parametrize("message", [Message("assistant", "x"), CALLED], ids=["text", "call"])
+def test_a_reply_cut_at_the_limit_is_incomplete(message: Message) -> None:
+    body = read_responses(b"".join(RESPONSES.stream(reply(message, "length"), ASK)))
+    assert body["status"] == "incomplete"
+    assert body["incomplete_details"] == {"reason": "max_output_tokens"}
+    assert body["output"][-1]["status"] == "incomplete"
+
+
+def test_an_empty_reply_is_an_empty_message_that_a_history_can_hold() -> None:
+    items = items_of(reply(Message("assistant")), ASK)
+    assert decode([user("go"), *items]).messages[1] == Message("assistant")
+
+
+def test_a_user_image_is_refused() -> None:
+    image = {"role": "user", "content": [{"type": "input_image", "image_url": "data:image/png;base64,AA=="}]}
+    assert refusal({"input": [image]}) == (
+        "input[0].content[0]: this model reads text only, image content is not supported."
+    )
+
+
+WRONG: dict[str, tuple[dict[str, Any], str]] = {
+    "no input": ({}, "input: must be a string or a list of items"),
+    "empty input": ({"input": []}, "input: must say something"),
+    "input a number": ({"input": 3}, "input: expected a list, got an integer"),
+    "item a string": ({"input": ["x"]}, "input[0]: expected an object, got a string"),
+    "type a number": ({"input": [{"type": 5}]}, "input[0].type: expected a string, got an integer"),
+    "unknown role": ({"input": [{"role": "robot", "content": "x"}]}, "input[0].role: unknown role 'robot'"),
+    "call without an id": (
+        {"input": [{"type": "function_call", "name": "f"}]},
+        "input[0].call_id: expected a non-empty string, got null",
+    ),
+    "a reference": (
+        {"input": [{"type": "item_reference", "id": "msg_1"}]},
+        "input[0].type: stored items cannot be referenced here, send them in full",
+    ),
+    "tool without a name": (
+        {"input": "x", "tools": [{"type": "function"}]},
+        "tools[0].name: expected a non-empty string, got null",
+    ),
+    "max_output_tokens negative": (
+        {"input": "x", "max_output_tokens": -5},
+        "max_output_tokens: must be at least 1, got -5",
+    ),
+    "instructions a list": ({"input": "x", "instructions": []}, "instructions: expected a string, got a list"),
+}
+
+
+@pytest.mark.parametrize(("body", "message"), WRONG.values(), ids=WRONG)
+def test_a_wrong_type_is_refused_with_its_path(body: dict[str, Any], message: str) -> None:
+    assert refusal(body) == f"{message}."
+
+
+def test_an_overflow_has_the_code_codex_knows_before_and_after_the_headers() -> None:
+    error = GatewayError("overflow", "Too long.", prompt_tokens=9000, window=8192)
+    status, body = RESPONSES.error(error)
+    with pytest.raises(openai.BadRequestError) as caught:
+        openai_client(Wire(body, status=status)).responses.create(model="m", input="go")
+    assert caught.value.code == "context_length_exceeded"
+    last = events(RESPONSES.stream_error(error))[-1][1]
+    assert (last["type"], last["response"]["error"]["code"]) == ("response.failed", "context_length_exceeded")
+
+
+def test_a_failure_after_the_headers_is_raised_by_the_sdk_and_looks_like_no_end() -> None:
+    stream = RESPONSES.keepalive + RESPONSES.stream_error(GatewayError("engine_down", "The engine went away."))
+    assert b"completed" not in stream
+    with pytest.raises(openai.APIError, match="went away"):
+        list(openai_client(Wire(stream, kind=SSE)).responses.create(model="m", input="go", stream=True))
+
+
+def test_a_keepalive_between_any_two_events_changes_nothing() -> None:
+    chunks = list(RESPONSES.stream(reply(FULL), ASK))
+    kept = b"".join(RESPONSES.keepalive + chunk for chunk in chunks)
+    with openai_client(Wire(kept, kind=SSE)).responses.stream(model="m", input="go") as stream:
+        assert stream.get_final_response().id == "r1"
+    assert read_responses(kept) == read_responses(b"".join(chunks))
+
+
+@given(st.text(st.characters(exclude_categories=["Cs"])))
+def test_what_is_sealed_opens_in_both_alphabets(text: str) -> None:
+    assert unseal(seal(text)) == text
+    assert unseal(seal(text).replace("+", "-").replace("/", "_")) == text
