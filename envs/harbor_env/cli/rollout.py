@@ -1,0 +1,87 @@
+"""`openenv-harbor rollout`: coding agents on tasks, to rewards and traces."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+from typing import Annotated
+
+from typer import Exit, Option
+
+
+def rollout(
+    llm_url: Annotated[str, Option(help="Base URL of the engine. Without it and --engine the embedded one.")] = "",
+    engine: Annotated[str, Option(help="KIND[:ARG]: vllm, sglang, llamacpp[:FILE.gguf], scripted:MODULE:POLICY.")] = "",
+    model: Annotated[str, Option(help="The model's name at the engine.")] = "",
+    llm_api_key: Annotated[str, Option(help="Key for the engine.", envvar="OPENENV_LLM_API_KEY")] = "",
+    tokenizer: Annotated[str, Option(help="Folder, .gguf file or hub id. Default: the model's name.")] = "",
+    renderer: Annotated[str, Option(help="Renderer by name or module:Name. Default: by model or template.")] = "",
+    window: Annotated[int, Option(help="Context length in tokens, where the engine does not say it.")] = 0,
+    gateway: Annotated[str, Option(help="URL of a running gateway, instead of starting one.")] = "",
+    admin_key: Annotated[str, Option(help="That gateway's admin key.", envvar="OPENENV_HARBOR_ADMIN_KEY")] = "",
+    dataset: Annotated[str, Option(help="bundled, a folder of Harbor tasks, or one task's folder.")] = "bundled",
+    split: Annotated[str, Option(help="Split of the dataset: bundled has train (the default) and heldout.")] = "",
+    task: Annotated[list[str] | None, Option(help="Task by name; repeat for more.")] = None,
+    task_index: Annotated[int, Option(help="First task, counted from 0.", min=0)] = 0,
+    n_tasks: Annotated[int, Option("-n", "--n-tasks", help="Tasks from there on.", min=1)] = 1,
+    attempts: Annotated[int, Option(help="Rollouts of each task.", min=1)] = 1,
+    harness: Annotated[
+        str, Option(help="NAME[,NAME...] rotates from task to task; or module:Name.")
+    ] = "mini-swe-agent",
+    sandbox: Annotated[str, Option(help="local, or any backend of Harbor's: docker, e2b, daytona, modal.")] = "local",
+    concurrency: Annotated[int, Option(help="Rollouts at a time.", min=1)] = 1,
+    temperature: Annotated[float, Option(help="Sampling temperature of every turn.", min=0)] = 1.0,
+    seed: Annotated[int | None, Option(help="Seed of sampling; attempts of a task get consecutive ones.")] = None,
+    max_calls: Annotated[int, Option(help="Model calls per rollout; 0: no limit.", min=0)] = 0,
+    max_output_tokens: Annotated[int, Option(help="Sampled tokens per rollout; 0: no limit.", min=0)] = 0,
+    agent_timeout: Annotated[float, Option(help="Seconds for the harness; 0: as the task says.", min=0)] = 0,
+    reward_key: Annotated[str, Option(help="Which number to take where the verifier writes several.")] = "",
+    purpose: Annotated[
+        str, Option(help="train pins the sampling distribution; eval lets the harness choose.")
+    ] = "train",
+    out: Annotated[Path | None, Option(help="Folder for results and traces. Default: rollouts/DATE-TIME.")] = None,
+    resume: Annotated[bool, Option(help="Skip what an earlier run settled in --out.")] = True,
+    as_json: Annotated[bool, Option("--json", help="One JSON object per rollout on standard output.")] = False,
+) -> None:
+    """Run coding agents on tasks; each rollout leaves a reward and a trace, or the reason why there is none.
+
+    The embedded engine, two bundled tasks; needs no GPU, key or Docker:
+
+    $ openenv-harbor rollout -n 2
+
+    Two harnesses on a vLLM server, four rollouts at a time:
+
+    $ openenv-harbor rollout --llm-url http://127.0.0.1:8000 --model Qwen/Qwen3-8B --harness mini-swe-agent,claude-code
+      -n 4 --attempts 2 --concurrency 4 --out my-rollouts
+
+    A policy written in Python, for tests:
+
+    $ openenv-harbor rollout --engine scripted:my_policies:solve --tokenizer Qwen/Qwen3-8B
+
+    Run it again with the same --out to go on where it was interrupted.
+    """
+    from harbor_env.cli.run import EngineFlags, Order, run
+
+    order = Order(
+        engine=EngineFlags(llm_url, engine, model, llm_api_key, tokenizer, renderer, window, gateway, admin_key),
+        dataset=dataset,
+        split=split,
+        tasks=tuple(task or ()),
+        first=task_index,
+        count=n_tasks,
+        attempts=attempts,
+        harnesses=tuple(name.strip() for name in harness.split(",") if name.strip()),
+        sandbox=sandbox,
+        concurrency=concurrency,
+        temperature=temperature,
+        seed=seed,
+        max_calls=max_calls,
+        max_output_tokens=max_output_tokens,
+        agent_timeout=agent_timeout,
+        reward_key=reward_key,
+        purpose=purpose,
+        out=out,
+        resume=resume,
+        as_json=as_json,
+    )
+    raise Exit(asyncio.run(run(order)))

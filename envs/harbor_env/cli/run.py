@@ -1,0 +1,172 @@
+"""From the flags of `rollout` to a batch: tasks, layers, a gateway, and a report at the end."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from datetime import datetime
+from pathlib import Path
+from typing import Any, Literal
+
+from harbor_env.batch import Job, plan_jobs, run_batch
+from harbor_env.cli.report import Report
+from harbor_env.embedded import embedded_model
+from harbor_env.errors import UsageError
+from harbor_env.gateway.process import gateway_process
+from harbor_env.gateway_client import GatewayClient
+from harbor_env.harnesses import find
+from harbor_env.harnesses.baking import bake_harness
+from harbor_env.rollout import GatewayAddress, RolloutSpec
+from harbor_env.tasks import load_dataset
+
+
+@dataclass(frozen=True, slots=True)
+class EngineFlags:
+    """What serves the rollouts: an engine for a gateway of our own, or a gateway that runs already."""
+
+    llm_url: str = ""
+    engine: str = ""
+    model: str = ""
+    llm_api_key: str = ""
+    tokenizer: str = ""
+    renderer: str = ""
+    window: int = 0
+    gateway: str = ""
+    admin_key: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Order:
+    """The flags of one command. Zeros among limits mean none."""
+
+    engine: EngineFlags
+    harnesses: tuple[str, ...]
+    dataset: str = "bundled"
+    split: str = ""
+    tasks: tuple[str, ...] = ()
+    first: int = 0
+    count: int = 1
+    attempts: int = 1
+    sandbox: str = "local"
+    concurrency: int = 1
+    temperature: float = 1.0
+    seed: int | None = None
+    max_calls: int = 0
+    max_output_tokens: int = 0
+    agent_timeout: float = 0
+    reward_key: str = ""
+    purpose: str = "train"
+    out: Path | None = None
+    resume: bool = True
+    as_json: bool = False
+
+
+async def run(order: Order) -> int:
+    """Run the batch; returns the exit status: 0 where every rollout scored, else 1."""
+    if order.purpose not in ("train", "eval"):
+        raise UsageError(f"--purpose is train or eval, not {order.purpose!r}.")
+    if not order.harnesses:
+        raise UsageError("--harness names at least one harness, for example mini-swe-agent.")
+    out = (order.out or Path("rollouts") / datetime.now().strftime("%Y%m%d-%H%M%S")).absolute()
+    with Report(out, order.sandbox, as_json=order.as_json, concurrency=order.concurrency) as report:
+        jobs = plan_jobs(_chosen_tasks(order), order.harnesses, order.attempts)
+        layers = await _layers(order, report)
+        async with _gateway(order.engine, out, report) as address:
+            report.gateway(address)
+
+            def spec(job: Job) -> RolloutSpec:
+                return _spec(order, job, address, out, layers)
+
+            results = await run_batch(jobs, spec, out, report, concurrency=order.concurrency, resume=order.resume)
+    return 0 if all(result.ok for result in results) else 1
+
+
+def _chosen_tasks(order: Order) -> list[tuple[int, Path]]:
+    dataset = load_dataset(order.dataset, split=order.split or None)
+    if order.tasks:
+        chosen = [dataset.find(name) for name in order.tasks]
+    else:
+        first = dataset[order.first]  # a TaskError here says which indices there are
+        chosen = [first, *dataset[order.first + 1 : order.first + order.count]]
+    numbers = {task.name: number for number, task in enumerate(dataset)}
+    return [(numbers[task.name], task.path) for task in chosen]
+
+
+async def _layers(order: Order, report: Report) -> dict[str, tuple[Path, ...]]:
+    """A baked layer per harness where the sandbox can mount one; baked now if it is not there."""
+    layers: dict[str, tuple[Path, ...]] = {}
+    for name in order.harnesses:
+        harness = find(name)
+        bakes = order.sandbox == "local" and harness.bake is not None
+        layers[name] = (await bake_harness(harness, report.say),) if bakes else ()
+    return layers
+
+
+@asynccontextmanager
+async def _gateway(flags: EngineFlags, out: Path, report: Report) -> AsyncIterator[GatewayAddress]:
+    if flags.gateway:
+        async with GatewayClient(flags.gateway, flags.admin_key) as client:
+            facts = (await client.health()).get("engine") or {}
+        yield _address(flags.gateway, flags.admin_key, flags, facts)
+        return
+    command = ["--data", str(out / "gateway"), *_engine_command(flags, report)]
+    async with gateway_process(command, out / "logs" / "gateway.log") as running:
+        yield _address(running.url, running.admin_key, flags, running.ready)
+
+
+def _engine_command(flags: EngineFlags, report: Report) -> list[str]:
+    engine, tokenizer = flags.engine, flags.tokenizer
+    if engine in ("", "llamacpp") and not flags.llm_url:
+        model = embedded_model(report.say)
+        engine, tokenizer = f"llamacpp:{model}", tokenizer or str(model)
+    given = {
+        "--llm-url": flags.llm_url,
+        "--engine": engine,
+        "--model": flags.model,
+        "--llm-api-key": flags.llm_api_key,
+        "--tokenizer": tokenizer,
+        "--renderer": flags.renderer,
+        "--window": str(flags.window or ""),
+    }
+    return [part for flag, value in given.items() if value for part in (flag, value)]
+
+
+def _address(url: str, admin_key: str, flags: EngineFlags, facts: dict[str, Any]) -> GatewayAddress:
+    return GatewayAddress(
+        url.rstrip("/"),
+        admin_key,
+        model=_model_name(flags.model or str(facts.get("model") or "")),
+        window=int(facts.get("window") or 0),
+        level=str(facts.get("level") or ""),
+        tito=str(facts.get("tito") or ""),
+    )
+
+
+def _model_name(name: str) -> str:
+    """A name a harness can put in a flag or a file: the last part of a path, without its suffix."""
+    return name.rstrip("/").rpartition("/")[2].removesuffix(".gguf") or "policy"
+
+
+def _spec(
+    order: Order, job: Job, address: GatewayAddress, out: Path, layers: dict[str, tuple[Path, ...]]
+) -> RolloutSpec:
+    purpose: Literal["train", "eval"] = "eval" if order.purpose == "eval" else "train"
+    sampling: dict[str, Any] = {"temperature": order.temperature}
+    if order.seed is not None:
+        sampling["seed"] = order.seed + job.attempt
+    limits = {"max_calls": order.max_calls, "max_output_tokens": order.max_output_tokens}
+    return RolloutSpec(
+        name=job.name,
+        task=job.task,
+        harness=job.harness,
+        gateway=address,
+        out=out,
+        sandbox=order.sandbox,
+        layers=layers[job.harness],
+        sampling=sampling,
+        budget={name: limit for name, limit in limits.items() if limit},
+        purpose=purpose,
+        agent_timeout=order.agent_timeout or None,
+        reward_key=order.reward_key,
+    )
