@@ -65,6 +65,11 @@ class LlamaCppEngine(ProbedEngine):
             vocab_size=self._vocab_size,
         )
 
+    async def lookup(self, prompt_ids: list[int], token: int, temperature: float) -> float:
+        """The log probability of `token` after `prompt_ids`, from the whole distribution: slow, and exact."""
+        answer = await self.connection.post(PATH, lookup_body(prompt_ids, self._vocab_size))
+        return read_lookup(answer, token, temperature)
+
     async def close(self) -> None:
         await super().close()
         if self._server is not None:
@@ -74,8 +79,7 @@ class LlamaCppEngine(ProbedEngine):
         """Ask for the log probabilities llama.cpp leaves out: those of tokens that end inside a character."""
         for position in missing(piece):
             prefix = [*request.prompt_ids, *piece.ids[:position]]
-            answer = await self.connection.post(PATH, lookup_body(prefix, request.stop_ids, self._vocab_size))
-            piece.logprobs[position] = read_lookup(answer, piece.ids[position], request.sampling.temperature)
+            piece.logprobs[position] = await self.lookup(prefix, piece.ids[position], request.sampling.temperature)
 
     async def _probe_sample(self, temperature: float) -> Sample:
         request = probe_request(self.prompt_ids, temperature)

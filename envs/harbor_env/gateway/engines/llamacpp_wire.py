@@ -92,20 +92,19 @@ def cut(sample: Sample, stop_ids: Sequence[int]) -> Sample:
     return replace(sample, ids=sample.ids[: end + 1], logprobs=sample.logprobs[: end + 1], finish="stop")
 
 
-def lookup_body(prompt_ids: list[int], stop_ids: Sequence[int], vocab_size: int) -> dict[str, Any]:
+def lookup_body(prompt_ids: list[int], vocab_size: int) -> dict[str, Any]:
     """Ask for the whole distribution after `prompt_ids`.
 
-    A token is forced, because llama.cpp shows a distribution only with a sampled token that has text of its own; the
-    forcing does not enter the log probabilities.
+    The first token of the vocabulary is forced, because llama.cpp shows a distribution only with a sampled token whose
+    text is whole; the forcing does not enter the log probabilities.
     """
-    forced = stop_ids[0] if stop_ids else 0
     return {
         "prompt": prompt_ids,
         "n_predict": 1,
         "temperature": 1.0,
         "samplers": ["temperature"],
         "n_probs": vocab_size,
-        "logit_bias": [[forced, 1000.0]],
+        "logit_bias": [[0, 1000.0]],
         "return_tokens": True,
         "cache_prompt": True,
     }
