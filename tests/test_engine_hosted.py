@@ -112,8 +112,6 @@ async def test_a_chat_engine_with_logprobs_is_graded_logprobs(engine: Engine, fa
 
 async def test_parameters_the_endpoint_refuses_are_left_out_and_said(engine: Engine, fake: FakeVllm) -> None:
     newer_name = b'{"error":{"message":"Use max_completion_tokens; max_tokens is not supported."}}'
-        b'{"error":{"message":"Unsupported parameter: \'max_tokens\'. Use \'max_completion_tokens\' instead."}}'
-    )
     fake.refuse = [(400, {}, newer_name), (400, {}, refusing("temperature")), (400, {}, refusing("logprobs"))]
     await engine.probe()
     generation = await engine.generate(engine_request())
