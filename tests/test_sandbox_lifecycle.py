@@ -165,3 +165,15 @@ def test_a_sweep_removes_what_dead_owners_left_and_nothing_else(tmp_path: Path) 
 
 def test_a_sweep_of_no_folder_does_nothing(tmp_path: Path) -> None:
     assert sweep(tmp_path / "missing") == []
+
+
+async def test_a_kept_folder_is_safe_from_other_sandboxes_until_it_is_released() -> None:
+    box = await Sandbox.start(where(), root(), keep=True)
+    try:
+        await box.stop()
+        assert box.folder not in sweep(where().scratch)
+        assert (box.folder / "upper0").is_dir()
+    finally:
+        box.release()
+    assert box.folder in sweep(where().scratch)
+    assert not box.folder.exists()

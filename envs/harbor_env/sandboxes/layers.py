@@ -93,8 +93,11 @@ async def make_layer(
 
 
 async def _discard(sandbox: Sandbox) -> None:
-    await sandbox.stop()
-    await asyncio.to_thread(remove_tree, sandbox.folder)
+    try:
+        await sandbox.stop()
+        await asyncio.to_thread(remove_tree, sandbox.folder)
+    finally:
+        sandbox.release()
 
 
 def _commit(sandbox: Sandbox, target: Path, facts: Mapping[str, Any]) -> Layer:

@@ -90,12 +90,13 @@ class Sandbox:
         self.notes: tuple[str, ...] = limits.notes
         self._control: Control | None = None
         self._keeper: asyncio.subprocess.Process | None = None
+        self._claim = -1
 
     @classmethod
     async def start(cls, where: Places, root: Root, *, limits: Enforcement = NO_LIMITS, keep: bool = False) -> Sandbox:
         """A sandbox ready for commands; `limits` are its own from here on, and end with it.
 
-        With `keep`, its scratch folder outlives it and is the caller's to remove.
+        With `keep`, its scratch folder outlives it, and is the caller's to remove before `release`.
         """
         folder = where.scratch / (limits.name or uuid.uuid4().hex)
         lock = -1
@@ -105,6 +106,8 @@ class Sandbox:
             spec = _specify(folder, root, limits, keep)
             sandbox = cls(folder, tuple(point["target"] for point in spec["points"]), limits)
             await sandbox._launch(spec, lock)
+            if keep:
+                sandbox._claim, lock = lock, -1
         except BaseException:
             remove_cgroups(limits.cgroups)
             shutil.rmtree(folder, ignore_errors=True)
@@ -219,6 +222,12 @@ class Sandbox:
         if self._control is None:
             raise SandboxError("the sandbox has not been started")
         return self._control
+
+    def release(self) -> None:
+        """Give up a folder that was kept; from here on any other sandbox that starts may remove it."""
+        if self._claim >= 0:
+            os.close(self._claim)
+            self._claim = -1
 
     async def stop(self) -> None:
         """End everything inside and clear up. Safe to call twice."""
