@@ -70,34 +70,31 @@ def accepted(sample: Sample, *, temperature: float, processed: bool, vocab_size:
     )
 
 
-def _checked_ids(ids: Sequence[Any], vocab_size: int | None) -> list[int]:
+def _checked_ids(ids: Any, vocab_size: int | None) -> list[int]:
     if not isinstance(ids, list) or not ids:
         raise EngineError("engine_error", "the engine returned no token ids")
     limit = _MAX_ID if vocab_size is None else vocab_size - 1
-    for position, token in enumerate(ids):
-        if type(token) is not int or not 0 <= token <= limit:
-            raise EngineError("engine_error", f"the engine returned {token!r} as the token id at {position}")
+    if set(map(type, ids)) != {int} or min(ids) < 0 or max(ids) > limit:
+        wrong = next(token for token in ids if type(token) is not int or not 0 <= token <= limit)
+        raise EngineError("engine_error", f"the engine returned {wrong!r} as a token id")
     return ids
 
 
-def _checked_logprobs(logprobs: Sequence[Any], length: int) -> list[float]:
+def _checked_logprobs(logprobs: list[Any], length: int) -> list[float]:
     if len(logprobs) != length:
         raise EngineError("engine_error", f"the engine returned {length} token ids and {len(logprobs)} logprobs")
-    checked: list[float] = []
-    for position, value in enumerate(logprobs):
-        if value is None:
-            value = math.nan
-        if type(value) not in (float, int) or value > ROUNDING:
-            raise EngineError("engine_error", f"the engine returned {value!r} as the logprob at {position}")
-        checked.append(float(value))
-    return checked
+    values = [math.nan if value is None else value for value in logprobs] if None in logprobs else logprobs
+    if not set(map(type, values)) <= {float, int} or any(value > ROUNDING for value in values):
+        raise EngineError("engine_error", "the engine returned something that is no log probability")
+    return values
 
 
 def _findings(logprobs: Sequence[float], temperature: float, processed: bool) -> tuple[Finding, ...]:
     findings = []
-    lost = [position for position, value in enumerate(logprobs) if not math.isfinite(value) or value <= FLOOR]
-    if lost:
-        findings.append(Finding(NOT_FINITE, f"{len(lost)} of {len(logprobs)}, first at {lost[0]}"))
+    if not sum(logprobs) > FLOOR:
+        lost = [position for position, value in enumerate(logprobs) if not FLOOR < value < math.inf]
+        if lost:
+            findings.append(Finding(NOT_FINITE, f"{len(lost)} of {len(logprobs)}, first at {lost[0]}"))
     if temperature == 0:
         findings.append(Finding(BEFORE_TEMPERATURE, "greedy tokens have no sampling distribution"))
     elif not processed and temperature != 1:

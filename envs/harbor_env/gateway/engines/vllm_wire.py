@@ -68,8 +68,9 @@ def read_generate(answer: Any) -> Sample:
     choice = _choice(answer)
     ids = field_of(choice, "token_ids", list)
     entries = field_of(field_of(choice, "logprobs", dict), "content", list)
-    logprobs = [_entry_logprob(entry, token) for entry, token in zip(entries, ids, strict=False)]
-    logprobs += [None] * (len(entries) - len(logprobs))
+    if len(entries) != len(ids):
+        raise EngineError("engine_error", f"the engine returned {len(ids)} token ids and {len(entries)} logprobs")
+    logprobs = [_entry_logprob(*row) for row in zip(entries, ids, strict=True)]
     first = entries[0].get("top_logprobs") or [] if entries else []
     top = {item["token_id"]: item["logprob"] for item in first if item.get("logprob") is not None}
     return _sample(answer, choice, ids, logprobs, top)
@@ -97,6 +98,8 @@ def _choice(answer: Any) -> Mapping[str, Any]:
 
 
 def _entry_logprob(entry: Any, token: Any) -> Any:
+    if type(entry) is dict and entry.get("token_id") == token:
+        return entry.get("logprob")
     for candidate in (entry, *(entry.get("top_logprobs") or ())) if isinstance(entry, dict) else ():
         if candidate.get("token_id") == token:
             return candidate.get("logprob")
