@@ -6,6 +6,7 @@ Invariant: schemas come out as plain JSON Schema, whichever of Google's two fiel
 from __future__ import annotations
 
 import re
+from functools import cache
 from typing import Any
 
 from harbor_env.gateway.dialects.fields import (
@@ -24,15 +25,19 @@ MAX_DEPTH = 100
 """Levels of a schema that are read."""
 _VALUES = frozenset({"enum", "default", "example", "const"})
 """Fields of a schema whose contents are values, not schemas."""
-_HUMP = re.compile(r"([A-Z])")
 
 
 def key_of(obj: Json, camel: str) -> str:
     """The key a field is under: Google's JSON may spell `topP` as `top_p`."""
     if camel in obj:
         return camel
-    snake = _HUMP.sub(r"_\1", camel).lower()
+    snake = _snake(camel)
     return snake if snake in obj else camel
+
+
+@cache
+def _snake(camel: str) -> str:
+    return re.sub("([A-Z])", r"_\1", camel).lower()
 
 
 def tools_of(value: Any, findings: list[Finding]) -> list[Tool]:
@@ -60,14 +65,14 @@ def lower_schema(value: Any) -> dict[str, Any]:
 def _lower_object(schema: dict[str, Any], depth: int) -> dict[str, Any]:
     if depth == 0:
         raise WrongField("is nested too deeply")
-    lowered: dict[str, Any] = {}
+    lowered = schema.copy()
     for key, value in schema.items():
-        if key == "type" and isinstance(value, str):
-            lowered[key] = value.lower()
-        elif isinstance(value, dict) and key not in _VALUES:
-            lowered[key] = _lower_object(value, depth - 1)
+        if isinstance(value, str):
+            if key == "type":
+                lowered[key] = value.lower()
+        elif isinstance(value, dict):
+            if key not in _VALUES:
+                lowered[key] = _lower_object(value, depth - 1)
         elif isinstance(value, list) and key not in _VALUES:
             lowered[key] = [_lower_object(v, depth - 1) if isinstance(v, dict) else v for v in value]
-        else:
-            lowered[key] = value
     return lowered
