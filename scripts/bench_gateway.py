@@ -22,8 +22,8 @@ from typing import Any
 
 from bench.programs import Program, command, free_port, gateway_command, running
 
-COLUMNS = ("cpu_ms", "turns_per_s", "p50_ms", "p99_ms", "worst_health_ms", "lost")
-HEADINGS = ("CPU ms/turn", "turns/s", "p50 ms", "p99 ms", "worst /health ms", "sessions lost")
+COLUMNS = ("cpu_ms", "turns_per_s", "p50_ms", "p99_ms", "health_p99_ms", "health_worst_ms", "lost")
+HEADINGS = ("CPU ms/turn", "turns/s", "p50 ms", "p99 ms", "/health p99 ms", "worst", "sessions lost")
 
 
 @dataclass(frozen=True)
