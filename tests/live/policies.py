@@ -23,7 +23,7 @@ def follow_the_trail(messages: Sequence[Message], tools: Sequence[Tool]) -> Mess
         return Message("assistant", "I see no trail to follow.")
     seen = "\n".join(message.content for message in messages if message.role == "tool")
     numbers = [int(number) for number in re.findall(r"Add (-?\d+)\.", seen)]
-    following = re.findall(r"Then read (\S+?)\.(?:\s|$)", seen)
+    following = re.findall(r"Then read ([\w-]+\.txt)\.", seen)
     if "wrote the sum" in seen:
         return _last(tools)
     if "This is the last note." in seen:

@@ -12,8 +12,6 @@ import typer
 from harbor_env.cli import bake, doctor, export, gateway, rollout
 from harbor_env.errors import HarborEnvError, TaskError, UsageError
 
-INTERRUPTED = 130
-
 app = typer.Typer(
     name="openenv-harbor",
     help="Reinforcement learning inside unmodified coding agents.",
@@ -37,7 +35,7 @@ def main() -> None:
     except HarborEnvError as error:
         sys.exit(_say(error, 1))
     except KeyboardInterrupt:
-        sys.exit(INTERRUPTED)
+        sys.exit(130)
 
 
 def _say(error: HarborEnvError, status: int) -> int:

@@ -60,7 +60,7 @@ def rollout(
 
     Run it again with the same --out to go on where it was interrupted.
     """
-    from harbor_env.cli.run import EngineFlags, Order, run
+    from harbor_env.cli.run import EngineFlags, Order, ended_by_signal, run
 
     order = Order(
         engine=EngineFlags(llm_url, engine, model, llm_api_key, tokenizer, renderer, window, gateway, admin_key),
@@ -84,4 +84,4 @@ def rollout(
         resume=resume,
         as_json=as_json,
     )
-    raise Exit(asyncio.run(run(order)))
+    raise Exit(asyncio.run(ended_by_signal(run(order))))

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
+import asyncio
+import signal
+from collections.abc import AsyncIterator, Coroutine
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from datetime import datetime
@@ -19,6 +21,8 @@ from harbor_env.harnesses import find
 from harbor_env.harnesses.baking import bake_harness
 from harbor_env.rollout import GatewayAddress, RolloutSpec
 from harbor_env.tasks import load_dataset
+
+INTERRUPTED = 130
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,6 +84,18 @@ async def run(order: Order) -> int:
 
             results = await run_batch(jobs, spec, out, report, concurrency=order.concurrency, resume=order.resume)
     return 0 if all(result.ok for result in results) else 1
+
+
+async def ended_by_signal(work: Coroutine[Any, Any, int]) -> int:
+    """Await `work`; SIGTERM and SIGINT cancel it once, so that what was done is written before the end."""
+    task = asyncio.ensure_future(work)
+    loop = asyncio.get_running_loop()
+    for number in (signal.SIGINT, signal.SIGTERM):
+        loop.add_signal_handler(number, task.cancel)
+    try:
+        return await task
+    except asyncio.CancelledError:
+        return INTERRUPTED
 
 
 def _chosen_tasks(order: Order) -> list[tuple[int, Path]]:
