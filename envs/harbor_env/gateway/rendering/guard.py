@@ -13,8 +13,8 @@ from typing import Any
 
 MARK = "\ufdd0"
 ESCAPE = "\ufdd1"
-REPLACEMENTS = ((MARK, ""), ("\\ufdd0", ""), (ESCAPE + "0", MARK), (ESCAPE + "1", ESCAPE))
-"""What a normalizer replaces, in this order, to turn guarded text back. The second pair is a mark that JSON escaped."""
+REPLACEMENTS = (("\\ufdd0", ""), (MARK, ""), (ESCAPE + "0", MARK), (ESCAPE + "1", ESCAPE))
+"""What a normalizer replaces, in this order, to turn guarded text back. The first is a mark that JSON escaped."""
 
 
 class Guard:

@@ -51,7 +51,7 @@ class Tokens:
         """Ids of text; special tokens in it become structure unless guarded."""
         try:
             return self._encode(text)
-        except UnicodeEncodeError:  # half of a surrogate pair: no UTF-8 has it
+        except (UnicodeEncodeError, TypeError):  # half of a surrogate pair: no UTF-8 has it
             return self._encode(text.encode("utf-8", "replace").decode())
 
     def _encode_slowly(self, text: str) -> list[int]:
