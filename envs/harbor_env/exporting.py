@@ -9,7 +9,8 @@ from pathlib import Path
 from harbor_env.capture import write_whole
 from harbor_env.errors import UsageError
 from harbor_env.gateway.export import SessionExport, find_format
-from harbor_env.gateway.store import FILE_NAME, SessionRecord, Store
+from harbor_env.gateway.store import FILE_NAME, Store
+from harbor_env.gateway.stored_export import stored_export
 from harbor_env.gateway_client import GatewayClient
 
 SUFFIXES = {"trace": ".json", "rows": ".jsonl", "messages": ".jsonl", "sft": ".jsonl", "safetensors": ".safetensors"}
@@ -61,15 +62,9 @@ def _stored(data: Path, wanted: Sequence[str]) -> list[SessionExport]:
         if unknown:
             raise UsageError(f"{data} has no session {unknown[0]!r}; it has {len(records)} sessions.")
         chosen = [records[name] for name in wanted] if wanted else list(records.values())
-        return [_session_export(store, record) for record in chosen]
+        return [stored_export(store, record) for record in chosen]
     finally:
         store.close()
-
-
-def _session_export(store: Store, record: SessionRecord) -> SessionExport:
-    findings = [finding for turn, finding in store.findings(record.id) if turn is None]
-    metadata = record.options.get("metadata") or {}
-    return SessionExport(record.id, store.turns(record.id), store.contexts(record.id), metadata, findings)
 
 
 def _write_parquet(sessions: Sequence[SessionExport], export_format: str, target: Path) -> str:
