@@ -211,6 +211,22 @@ def test_an_image_is_refused_from_a_user_and_shown_as_left_out_from_a_tool() -> 
     assert [finding.code for finding in call.findings] == ["media_omitted"]
 
 
+@pytest.mark.parametrize(
+    ("fields", "thinking"),
+    [
+        ({}, None),
+        ({"reasoning_effort": "none"}, False),
+        ({"reasoning_effort": "low"}, True),
+        ({"enable_thinking": False}, False),
+        ({"thinking": {"type": "disabled"}}, False),
+        ({"thinking": {"type": "enabled"}}, True),
+        ({"chat_template_kwargs": {"enable_thinking": False}, "reasoning_effort": "high"}, False),
+    ],
+)
+def test_every_spelling_of_thinking_is_read(fields: dict[str, Any], thinking: bool | None) -> None:
+    assert decode([{"role": "user", "content": "x"}], **fields).thinking is thinking
+
+
 def test_hosted_tools_are_left_out_with_a_finding() -> None:
     call = decode([{"role": "user", "content": "x"}], tools=[{"type": "web_search"}])
     assert call.tools == ()

@@ -116,6 +116,14 @@ def _places(value: Any) -> list[tuple[Any, Any]]:
 
 
 @each_dialect
+def test_a_field_that_is_not_read_is_a_finding(name: str) -> None:
+    body = SPELLINGS[name][0](Call((Message("user", "go"),)), Random(1)) | {"required_prefix_token_ids": [1, 2]}
+    call = outcome(name, body)
+    assert isinstance(call, Call)
+    assert [(f.code, f.detail) for f in call.findings] == [("field_ignored", "required_prefix_token_ids")]
+
+
+@each_dialect
 @pytest.mark.parametrize("kind", sorted(STATUS))
 def test_every_kind_of_error_has_a_body_and_an_event(name: str, kind: Any) -> None:
     error = GatewayError(kind, "What went wrong.")

@@ -30,6 +30,7 @@ from harbor_env.gateway.dialects.fields import (
     text_at,
     texts_at,
     unknown_type,
+    unread_fields,
 )
 from harbor_env.gateway.dialects.openai_errors import openai_error
 from harbor_env.gateway.dialects.protocol import Route
@@ -42,6 +43,15 @@ _ROLES: dict[str, Role] = {
     "assistant": "assistant",
     "tool": "tool",
 }
+_READ = (
+    "messages tools model stream stream_options max_tokens max_completion_tokens temperature top_p top_k stop seed n "
+    "tool_choice response_format chat_template_kwargs enable_thinking thinking reasoning_effort"
+)
+_HARMLESS = (
+    "metadata user store parallel_tool_calls service_tier prompt_cache_key prompt_cache_retention safety_identifier "
+    "verbosity usage reasoning"
+)
+_KNOWN = frozenset(f"{_READ} {_HARMLESS}".split())
 
 
 class Chat:
@@ -52,7 +62,7 @@ class Chat:
     keepalive = sse.COMMENT
 
     def decode(self, body: Mapping[str, Any], params: Mapping[str, str]) -> Call:
-        findings: list[Finding] = []
+        findings = unread_fields(body, _KNOWN)
         history = _History(findings)
         messages = tuple(each_at(body, "messages", history.message))
         if not messages:
@@ -238,8 +248,13 @@ def mode_at(allowed: Json) -> Literal["auto", "required"]:
 
 
 def _thinking(body: Json) -> bool | None:
+    """Every spelling clients have for it: the template's own variable, a flag, an object with a type, an effort."""
     if "enable_thinking" in object_at(body, "chat_template_kwargs"):
         return read_at(body, "chat_template_kwargs", lambda template: flag_at(template, "enable_thinking"))
+    if body.get("enable_thinking") is not None:
+        return flag_at(body, "enable_thinking")
+    if kind := read_at(body, "thinking", lambda value: "" if value is None else text_at(an_object(value), "type")):
+        return kind != "disabled"
     effort = text_at(body, "reasoning_effort")
     return effort != "none" if effort else None
 

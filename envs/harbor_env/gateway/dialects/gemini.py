@@ -24,12 +24,13 @@ from harbor_env.gateway.dialects.fields import (
     read_at,
     text_at,
     texts_at,
+    unread_fields,
 )
 from harbor_env.gateway.dialects.gemini_parts import History, instruction_text
 from harbor_env.gateway.dialects.gemini_tools import key_of, lower_schema, tools_of
 from harbor_env.gateway.dialects.opaque import seal, signature
 from harbor_env.gateway.dialects.protocol import Route
-from harbor_env.gateway.types import Call, Finding, Message, Reply, Sampling, ToolChoice, Usage
+from harbor_env.gateway.types import Call, Message, Reply, Sampling, ToolChoice, Usage
 
 _STATUS: dict[ErrorKind, str] = {
     "bad_request": "INVALID_ARGUMENT",
@@ -45,6 +46,9 @@ _STATUS: dict[ErrorKind, str] = {
     "engine_timeout": "DEADLINE_EXCEEDED",
     "internal": "INTERNAL",
 }
+_READ = "contents systemInstruction tools toolConfig generationConfig model"
+_HARMLESS = "system_instruction tool_config generation_config safetySettings safety_settings labels"
+_KNOWN = frozenset(f"{_READ} {_HARMLESS}".split())
 
 
 def _routes(version: str) -> tuple[Route, ...]:
@@ -71,7 +75,7 @@ class Gemini:
         wrapped = key_of(body, "generateContentRequest")
         if wrapped in body:
             body = read_at(body, wrapped, an_object)
-        findings: list[Finding] = []
+        findings = unread_fields(body, _KNOWN)
         history = History(findings)
         system = read_at(body, key_of(body, "systemInstruction"), instruction_text)
         if system:

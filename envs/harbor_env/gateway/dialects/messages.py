@@ -29,6 +29,7 @@ from harbor_env.gateway.dialects.fields import (
     text_at,
     texts_at,
     unknown_type,
+    unread_fields,
 )
 from harbor_env.gateway.dialects.opaque import signature
 from harbor_env.gateway.dialects.protocol import Route
@@ -48,6 +49,12 @@ _ERROR_TYPES: dict[ErrorKind, str] = {
     "engine_timeout": "timeout_error",
     "internal": "api_error",
 }
+_READ = (
+    "messages system tools model stream max_tokens temperature top_p top_k stop_sequences tool_choice thinking "
+    "output_config output_format"
+)
+_HARMLESS = "metadata service_tier context_management cache_control container inference_geo speed diagnostics betas"
+_KNOWN = frozenset(f"{_READ} {_HARMLESS}".split())
 
 
 class Messages:
@@ -61,7 +68,7 @@ class Messages:
     keepalive = sse.event({"type": "ping"})
 
     def decode(self, body: Mapping[str, Any], params: Mapping[str, str]) -> Call:
-        findings: list[Finding] = []
+        findings = unread_fields(body, _KNOWN)
         tools, deferred = _tools(body, findings)
         history = History({tool.name: tool for tool in deferred}, findings)
         system = system_text(body)

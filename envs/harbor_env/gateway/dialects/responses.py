@@ -25,13 +25,24 @@ from harbor_env.gateway.dialects.fields import (
     read_at,
     text_at,
     unknown_type,
+    unread_fields,
 )
 from harbor_env.gateway.dialects.openai_errors import openai_error
 from harbor_env.gateway.dialects.protocol import Route
 from harbor_env.gateway.dialects.responses_items import SUMMARISE, History
 from harbor_env.gateway.dialects.responses_output import item_events, output_items
 from harbor_env.gateway.dialects.responses_tools import BUILTINS, ToolBox
-from harbor_env.gateway.types import Call, Finding, Reply, Sampling, ToolChoice, Usage
+from harbor_env.gateway.types import Call, Reply, Sampling, ToolChoice, Usage
+
+_READ = (
+    "input instructions tools model stream max_output_tokens temperature top_p tool_choice reasoning text "
+    "previous_response_id"
+)
+_HARMLESS = (
+    "store include metadata user parallel_tool_calls prompt_cache_key prompt_cache_retention safety_identifier "
+    "service_tier truncation background client_metadata stream_options max_tool_calls"
+)
+_KNOWN = frozenset(f"{_READ} {_HARMLESS}".split())
 
 
 class Responses:
@@ -46,7 +57,7 @@ class Responses:
     keepalive = sse.COMMENT
 
     def decode(self, body: Mapping[str, Any], params: Mapping[str, str]) -> Call:
-        findings: list[Finding] = []
+        findings = unread_fields(body, _KNOWN)
         box = ToolBox(findings)
         each_at(body, "tools", box.offer)
         previous = text_at(body, "previous_response_id")
