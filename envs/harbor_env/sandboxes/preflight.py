@@ -19,6 +19,9 @@ from harbor_env.sandboxes.places import Places, places
 
 _PROGRAMS = ("bash", "tar", "rm", "mkdir", "chmod", "chown", "cat")
 _TRIAL_S = 10
+_OTHER_SCRATCH = (
+    "set OPENENV_HARBOR_SCRATCH to a folder on a local disk (ext4, xfs, btrfs) or tmpfs, not NFS or an overlay"
+)
 _TRY_NAMESPACES = """
 import os, sys
 sys.path.append(sys.argv[1])
@@ -68,8 +71,7 @@ def preflight(cache: str | Path | None = None) -> list[Check]:
     where = places(cache)
     checks = [_kernel(), _python(), _programs(), _namespaces()]
     if all(check.ok for check in checks):
-        where.scratch.mkdir(mode=0o700, parents=True, exist_ok=True)
-        checks += [_overlay(where), _proc(where)]
+        checks += _scratch(where)
     return [*checks, _cgroups()]
 
 
@@ -143,6 +145,14 @@ def _why_no_namespaces() -> str:
     return "run as root, or use another sandbox, such as --sandbox docker"
 
 
+def _scratch(where: Places) -> list[Check]:
+    try:
+        where.scratch.mkdir(mode=0o700, parents=True, exist_ok=True)
+        return [_overlay(where), _proc(where)]
+    except OSError as error:
+        return [Check("overlayfs", False, f"{where.scratch}: {error.strerror}", _OTHER_SCRATCH)]
+
+
 def _overlay(where: Places) -> Check:
     with tempfile.TemporaryDirectory(dir=where.scratch, prefix="preflight-", ignore_cleanup_errors=True) as folder:
         _folders(folder, "lower", "upper", "work", "merged")
@@ -150,8 +160,7 @@ def _overlay(where: Places) -> Check:
         work = Path(folder, "work/work")
         if work.exists():
             work.chmod(0o700)
-    remedy = "set OPENENV_HARBOR_SCRATCH to a folder on a local disk (ext4, xfs, btrfs) or tmpfs, not NFS or an overlay"
-    return Check("overlayfs", not failed, failed or f"works in {where.scratch}", remedy if failed else "")
+    return Check("overlayfs", not failed, failed or f"works in {where.scratch}", _OTHER_SCRATCH if failed else "")
 
 
 def _proc(where: Places) -> Check:
