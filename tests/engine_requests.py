@@ -15,10 +15,11 @@ def engine_request(
     *,
     max_tokens: int = 16,
     temperature: float = 1.0,
+    top_p: float = 1.0,
     seed: int | None = 1,
     stop_ids: tuple[int, ...] = (STOP,),
     messages: tuple[Message, ...] = (Message("user", "Hello"),),
     tools: tuple[Tool, ...] = (),
 ) -> EngineRequest:
-    sampling = SamplingParams(max_tokens, temperature, seed=seed)
+    sampling = SamplingParams(max_tokens, temperature, top_p, seed=seed)
     return EngineRequest("request", prompt_ids, sampling, stop_ids, Call(messages, tools))

@@ -110,8 +110,9 @@ async def test_raw_logprobs_are_trainable_at_temperature_one_only(engine: VllmEn
     info = await engine.probe()
     assert (info.level, [finding.code for finding in info.findings]) == ("tokens", ["logprobs_raw"])
     assert (await engine.generate(engine_request())).trainable
-    cold = await engine.generate(engine_request(temperature=0.6))
-    assert (cold.trainable, [finding.code for finding in cold.findings]) == (False, ["logprobs_raw"])
+    for other in (engine_request(temperature=0.6), engine_request(top_p=0.9)):
+        generation = await engine.generate(other)
+        assert (generation.trainable, [finding.code for finding in generation.findings]) == (False, ["logprobs_raw"])
 
 
 async def test_processed_logprobs_are_trainable_at_any_temperature_but_zero(engine: VllmEngine) -> None:

@@ -6,6 +6,7 @@ notice that a caller left before it is done, so a generation is asked for in pie
 
 from __future__ import annotations
 
+import asyncio
 from dataclasses import replace
 
 from harbor_env.errors import EngineError
@@ -32,38 +33,46 @@ class LlamaCppEngine(ProbedEngine):
         super().__init__(connection, prompt_ids=prompt_ids)
         self._server = server
         self._vocab_size = 0
+        self._slots = asyncio.Semaphore(1)
 
     async def measure(self) -> EngineInfo:
         if self._server is not None:
             self.connection.url = await self._server.started()
         cards = field_of(await self.connection.get("/v1/models"), "data", list)
         self._vocab_size = field_of(field_of(cards[0], "meta", dict), "n_vocab", int)
-        settings = field_of(await self.connection.get("/props"), "default_generation_settings", dict)
+        properties = await self.connection.get("/props")
+        settings = field_of(properties, "default_generation_settings", dict)
+        self._slots = asyncio.Semaphore(field_of(properties, "total_slots", int))
         found = await grade(self._probe_sample, self.prompt_ids)
         details = {"path": PATH, "processed_logprobs": found.processed}
         name = str(cards[0].get("id")).rsplit("/", 1)[-1]
         return EngineInfo("tokens", name, field_of(settings, "n_ctx", int), PATH, found.findings, details)
 
     async def sample(self, request: EngineRequest, info: EngineInfo) -> Generation:
+        # A generation keeps its place until it is done: between pieces, another's prompt would take its cache.
+        async with self._slots:
+            sample = await self._pieces(request, info.max_model_len)
+        return accepted(
+            sample,
+            request.sampling,
+            processed=info.details["processed_logprobs"],
+            vocab_size=self._vocab_size,
+        )
+
+    async def _pieces(self, request: EngineRequest, window: int) -> Sample:
         prompt = list(request.prompt_ids)
+        if len(prompt) >= window:
+            raise _overflow(len(prompt), window)
         sample = Sample([], [], "length")
-        while (left := request.sampling.max_tokens - len(sample.ids)) > 0 and len(prompt) < info.max_model_len:
+        while (left := request.sampling.max_tokens - len(sample.ids)) > 0 and len(prompt) < window:
             asked = replace(request, prompt_ids=prompt, sampling=_piece(request.sampling, left, len(sample.ids)))
-            piece = read(await self.connection.post(PATH, body(asked)))
+            piece = cut(read(await self.connection.post(PATH, body(asked))), request.stop_ids)
             await self._complete(asked, piece)
-            piece = cut(piece, request.stop_ids)
             sample = _joined(sample, piece)
             prompt += piece.ids
             if piece.finish != "length" or len(piece.ids) < asked.sampling.max_tokens:
                 break
-        if not sample.ids and len(prompt) >= info.max_model_len:
-            raise _overflow(len(prompt), info.max_model_len)
-        return accepted(
-            sample,
-            temperature=request.sampling.temperature,
-            processed=info.details["processed_logprobs"],
-            vocab_size=self._vocab_size,
-        )
+        return sample
 
     async def lookup(self, prompt_ids: list[int], token: int, temperature: float) -> float:
         """The log probability of `token` after `prompt_ids`, from the whole distribution: slow, and exact."""

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from harbor_env.errors import EngineError
 from harbor_env.gateway.engines import EngineInfo, EngineRequest, SamplingParams
 from harbor_env.gateway.engines.connection import Connection, RefusedError
-from harbor_env.gateway.engines.sample import BEFORE_TEMPERATURE, Sample, accepted
+from harbor_env.gateway.engines.sample import BEFORE_SAMPLERS, Sample, accepted
 from harbor_env.gateway.rendering import Renderer
 from harbor_env.gateway.types import Call, Finding, Generation, Ids, Message
 
@@ -43,7 +43,7 @@ async def grade(ask: Callable[[float], Awaitable[Sample]], prompt_ids: Ids) -> G
     """
     cool, hot = await ask(1.0), await ask(HOT)
     for sample in (cool, hot):
-        accepted(sample, temperature=1.0, processed=True)
+        accepted(sample, SamplingParams(1), processed=True)
         if sample.prompt_ids is not None and list(sample.prompt_ids) != list(prompt_ids):
             raise EngineError("engine_error", "the engine changed the prompt's token ids")
     factor = scaling(cool.top, hot.top)
@@ -53,7 +53,7 @@ async def grade(ask: Callable[[float], Awaitable[Sample]], prompt_ids: Ids) -> G
     if abs(factor - HOT) < 0.1:
         return Grade(True)
     detail = f"gaps shrink {factor:.2f} times at temperature {HOT:g}; trainable at temperature 1 only"
-    return Grade(False, (Finding(BEFORE_TEMPERATURE, detail),))
+    return Grade(False, (Finding(BEFORE_SAMPLERS, detail),))
 
 
 def scaling(cool: Mapping[int, float], hot: Mapping[int, float]) -> float | None:

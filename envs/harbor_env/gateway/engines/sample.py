@@ -12,10 +12,11 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from harbor_env.errors import EngineError
+from harbor_env.gateway.engines import SamplingParams
 from harbor_env.gateway.types import Finding, Finish, Generation, WeightSpan
 
 NOT_FINITE = "logprob_not_finite"
-BEFORE_TEMPERATURE = "logprobs_raw"
+BEFORE_SAMPLERS = "logprobs_raw"
 ROUNDING = 1e-3
 """How far above 0 a log probability may lie before it is nonsense and not rounding."""
 FLOOR = -9999.0
@@ -47,18 +48,18 @@ class Sample:
     prompt_ids: Sequence[int] | None = None
 
 
-def accepted(sample: Sample, *, temperature: float, processed: bool, vocab_size: int | None = None) -> Generation:
+def accepted(sample: Sample, sampling: SamplingParams, *, processed: bool, vocab_size: int | None = None) -> Generation:
     """`sample` as a `Generation`, or `EngineError("engine_error")` where it cannot be what was sampled.
 
-    `processed` says that log probabilities are of the distribution after temperature; where they are not, they are
-    exact at temperature 1 only, and the generation is marked.
+    `processed` says that log probabilities are of the distribution after temperature, top_p and top_k; where they are
+    not, they are exact only while those change nothing, and otherwise the generation is marked.
     """
     ids = _checked_ids(sample.ids, vocab_size)
     logprobs = _checked_logprobs(sample.logprobs, len(ids))
     finish = _FINISH.get(sample.finish)
     if finish is None:
         raise EngineError("engine_error", f"the engine ended a generation for an unknown reason: {sample.finish!r}")
-    findings = _findings(logprobs, temperature, processed)
+    findings = _findings(logprobs, sampling, processed)
     return Generation(
         ids=ids,
         logprobs=logprobs,
@@ -89,16 +90,17 @@ def _checked_logprobs(logprobs: list[Any], length: int) -> list[float]:
     return values
 
 
-def _findings(logprobs: Sequence[float], temperature: float, processed: bool) -> tuple[Finding, ...]:
+def _findings(logprobs: Sequence[float], sampling: SamplingParams, processed: bool) -> tuple[Finding, ...]:
     findings = []
     if not sum(logprobs) > FLOOR:
         lost = [position for position, value in enumerate(logprobs) if not FLOOR < value < math.inf]
         if lost:
             findings.append(Finding(NOT_FINITE, f"{len(lost)} of {len(logprobs)}, first at {lost[0]}"))
-    if temperature == 0:
-        findings.append(Finding(BEFORE_TEMPERATURE, "greedy tokens have no sampling distribution"))
-    elif not processed and temperature != 1:
-        findings.append(Finding(BEFORE_TEMPERATURE, f"logprobs are of temperature 1, sampled at {temperature:g}"))
+    plain = sampling.temperature == 1 and sampling.top_p >= 1 and sampling.top_k <= 0
+    if sampling.temperature == 0:
+        findings.append(Finding(BEFORE_SAMPLERS, "greedy tokens have no sampling distribution"))
+    elif not processed and not plain:
+        findings.append(Finding(BEFORE_SAMPLERS, "logprobs are of temperature 1, the tokens of another distribution"))
     return tuple(findings)
 
 

@@ -30,7 +30,7 @@ class SglangEngine(ProbedEngine):
 
     async def sample(self, request: EngineRequest, info: EngineInfo) -> Generation:
         sample = read(await self.connection.post(PATH, body(request)))
-        return accepted(sample, temperature=request.sampling.temperature, processed=info.details["processed_logprobs"])
+        return accepted(sample, request.sampling, processed=info.details["processed_logprobs"])
 
     async def _probe_sample(self, temperature: float) -> Sample:
         return read(await self.connection.post(PATH, body(probe_request(self.prompt_ids, temperature), TOP)))

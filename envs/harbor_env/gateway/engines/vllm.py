@@ -62,7 +62,7 @@ class VllmEngine(ProbedEngine):
         sample = route.read(await self.connection.post(route.path, route.body(request, info.model, 0)))
         return accepted(
             sample,
-            temperature=request.sampling.temperature,
+            request.sampling,
             processed=info.details["processed_logprobs"],
             vocab_size=self.vocab_size,
         )
