@@ -107,7 +107,9 @@ class ToolBox:
         return sum(tool.name == name for tool in (*self._tools, *self._deferred))
 
     def _shown(self, tools: list[Tool]) -> tuple[Tool, ...]:
-        return tuple(replace(tool, name=self.shown_name(tool.name, tool.namespace)) for tool in tools)
+        return tuple(
+            replace(tool, name=self.shown_name(tool.name, tool.namespace)) if tool.namespace else tool for tool in tools
+        )
 
     def _read(self, value: Any, namespace: str) -> list[tuple[Tool, bool]]:
         item = an_object(value)
