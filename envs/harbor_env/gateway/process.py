@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import ctypes
+import os
 import secrets
 import signal
 import sys
@@ -38,18 +39,20 @@ class RunningGateway:
 
 
 @asynccontextmanager
-async def gateway_process(flags: Sequence[str], log: Path) -> AsyncIterator[RunningGateway]:
+async def gateway_process(flags: Sequence[str], log: Path, *, llm_api_key: str = "") -> AsyncIterator[RunningGateway]:
     """Run `gateway.serve` with `flags` on a free loopback port for as long as the block lasts.
 
-    Raises UsageError with the gateway's own last words where it does not start. What it prints goes to `log`.
+    Keys reach it through its environment, never its command line. Raises UsageError with the gateway's own last
+    words where it does not start. What it prints goes to `log`.
     """
     admin_key = f"ak-{secrets.token_hex(16)}"
     log.parent.mkdir(parents=True, exist_ok=True)
     with log.open("ab") as errors:
         process = await asyncio.create_subprocess_exec(
             *(sys.executable, "-m", "harbor_env.gateway.serve"),
-            *("--host", "127.0.0.1", "--port", "0", "--admin-key", admin_key),
+            *("--host", "127.0.0.1", "--port", "0"),
             *flags,
+            env={**os.environ, "OPENENV_HARBOR_ADMIN_KEY": admin_key, "OPENENV_LLM_API_KEY": llm_api_key},
             stdout=asyncio.subprocess.PIPE,
             stderr=errors,
             stdin=asyncio.subprocess.DEVNULL,

@@ -25,6 +25,9 @@ from harbor_env.gateway.running import Gateway
 
 ENVIRONMENT = "OPENENV_HARBOR_GATEWAY"
 """Carries the settings from the parent to worker processes, as JSON."""
+ADMIN_KEY = "OPENENV_HARBOR_ADMIN_KEY"
+LLM_API_KEY = "OPENENV_LLM_API_KEY"
+"""Variables that bring keys: what stands on a command line, every user of the machine can read."""
 
 
 def serve(config: GatewayConfig) -> None:
@@ -92,9 +95,10 @@ def _listen(host: str, port: int) -> socket.socket:
 def parser() -> argparse.ArgumentParser:
     found = argparse.ArgumentParser(description="Run the token-native gateway alone.")
     default = GatewayConfig()
-    texts = ("llm-url", "engine", "model", "llm-api-key", "tokenizer", "renderer", "host", "admin-key", "public-url")
-    for name in texts:
+    for name in ("llm-url", "engine", "model", "tokenizer", "renderer", "host", "public-url"):
         found.add_argument(f"--{name}", default=getattr(default, name.replace("-", "_")))
+    for name, variable in (("admin-key", ADMIN_KEY), ("llm-api-key", LLM_API_KEY)):
+        found.add_argument(f"--{name}", default=os.environ.get(variable, ""), help=f"default: ${variable}")
     for name in ("port", "workers", "window"):
         found.add_argument(f"--{name}", type=int, default=getattr(default, name))
     found.add_argument("--data", type=Path, default=default.data)
