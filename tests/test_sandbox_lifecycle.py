@@ -39,15 +39,17 @@ DEEP = "mkdir /a; cd /a; for i in $(seq 200); do mkdir $(printf 'd%.0s' {1..200}
 
 
 def _processes_naming(text: str) -> list[int]:
-    """Processes whose command line or mounts name `text`."""
+    """Processes whose mounts or open files name `text`."""
     found = []
     for entry in Path("/proc").iterdir():
         if entry.name.isdigit() and int(entry.name) != os.getpid():
             try:
-                seen = (entry / "cmdline").read_bytes() + (entry / "mountinfo").read_bytes()
+                seen = (entry / "mountinfo").read_text() + " ".join(
+                    map(str, map(Path.readlink, (entry / "fd").iterdir()))
+                )
             except OSError:
                 continue
-            if text.encode() in seen:
+            if text in seen:
                 found.append(int(entry.name))
     return found
 
@@ -90,7 +92,7 @@ async def test_an_owner_killed_outright_leaves_nothing(victim: str) -> None:
     folder, *cgroups = (await owner.stdout.readline()).decode().split()
     assert _processes_naming(Path(folder).name)
     if victim == "owner and keeper":
-        for pid in _processes_naming(f"{folder}/spec.json"):
+        for pid in _processes_naming(f"{folder}/lock"):
             os.kill(pid, signal.SIGKILL)
     owner.kill()
     await owner.wait()

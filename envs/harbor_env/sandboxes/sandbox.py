@@ -11,7 +11,6 @@ import json
 import os
 import shutil
 import socket
-import sys
 import uuid
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -25,9 +24,9 @@ from harbor_env.sandboxes.leftovers import claim, remove_cgroups, sweep
 from harbor_env.sandboxes.limits import NO_LIMITS, Enforcement
 from harbor_env.sandboxes.output import OnOutput, Output
 from harbor_env.sandboxes.places import Places
+from harbor_env.sandboxes.starter import Keeper, start_keeper
 
 OUTPUT_LIMIT = 8 << 20
-_BOOT = "import sys; sys.path.append(sys.argv.pop(1)); from inside.keeper import main; main()"
 _KILL_GRACE_S = 5.0
 _STOP_GRACE_S = 60.0
 
@@ -89,7 +88,7 @@ class Sandbox:
         self.limits = limits
         self.notes: tuple[str, ...] = limits.notes
         self._control: Control | None = None
-        self._keeper: asyncio.subprocess.Process | None = None
+        self._keeper: Keeper | None = None
         self._claim = -1
 
     @classmethod
@@ -123,17 +122,8 @@ class Sandbox:
         ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         self._control = Control(ours)
         try:
-            with theirs, (self.folder / "keeper.log").open("wb") as log:
-                self._keeper = await asyncio.create_subprocess_exec(
-                    sys.executable,
-                    *("-I", "-S", "-c", _BOOT, str(Path(__file__).parent), str(path), str(theirs.fileno())),
-                    stdin=asyncio.subprocess.PIPE,
-                    stdout=asyncio.subprocess.DEVNULL,
-                    stderr=log,
-                    env={"PATH": os.defpath},
-                    pass_fds=(theirs.fileno(), lock),
-                    start_new_session=True,
-                )
+            with theirs:
+                self._keeper = start_keeper(path, theirs, lock)
             self.notes += tuple(await self._control.ready())
         except SandboxError as error:
             said = (self.folder / "keeper.log").read_text(errors="replace").strip().splitlines()
@@ -236,10 +226,9 @@ class Sandbox:
         keeper = self._keeper
         if keeper is None:
             return
-        if keeper.stdin is not None:
-            keeper.stdin.close()
+        keeper.let_go()
         try:
-            await asyncio.wait_for(asyncio.shield(keeper.wait()), _STOP_GRACE_S)
+            await asyncio.wait_for(keeper.ended(), _STOP_GRACE_S)
         except TimeoutError as error:
             raise SandboxError(
                 f"the sandbox in {self.folder} did not end within {_STOP_GRACE_S:.0f} seconds"

@@ -1,7 +1,7 @@
 """The process outside a sandbox that starts process 1 and clears up after it, whatever became of the owner.
 
 Invariant: when the keeper has ended, so have all processes of its sandbox, and its cgroups and scratch folder are gone.
-It acts when its standard input closes (the owner stopped, crashed or was killed) or process 1 ends.
+It acts when its life line closes (the owner stopped it), the owner ends in any way, or process 1 ends.
 """
 
 # pathlib is an import this program does not pay for.
@@ -15,40 +15,33 @@ import os
 import select
 import signal
 import socket
-import sys
 import time
 from typing import Any, NoReturn
 
 from . import init
-from . import syscalls as sys_
+
+CONTROL, LIFE, DONE, LOCK, LOG = range(5)
+"""Places of the descriptors a keeper is given: the control socket; the life line, whose other end the owner holds; a
+pipe and a lock that are held until all is cleared up; and where to write of failures."""
 
 _CGROUP_TRIES, _CGROUP_PAUSE_S = 50, 0.01
 
 
-def main() -> None:
-    """Arguments: path of the spec, descriptor of the control socket. Other inherited descriptors are held, not used."""
-    with open(sys.argv[1], encoding="utf-8") as file:
+def main(path: str, fds: list[int], owner: int) -> NoReturn:
+    """Keep the sandbox described in the file `path`; `owner` is a descriptor of the owner's process."""
+    os.setsid()
+    os.dup2(fds[LOG], 2)
+    with open(path, encoding="utf-8") as file:
         spec = json.load(file)
-    owner = os.getppid()
-    control = socket.socket(fileno=int(sys.argv[2]))
-    wake = _watch_owner()
     try:
-        status = _keep(spec, control, owner, wake)
+        _keep(spec, fds, owner)
     finally:
-        _clear(spec)
-    sys.exit(status)
+        _clear(spec, fds)
+        os._exit(0)
 
 
-def _watch_owner() -> int:
-    """SIGTERM arrives when the thread that started the keeper ends; only the process counts, so it is checked."""
-    wake_read, wake_write = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
-    signal.signal(signal.SIGTERM, lambda *_: None)
-    signal.set_wakeup_fd(wake_write, warn_on_full_buffer=False)
-    sys_.die_with_parent(signal.SIGTERM)
-    return wake_read
-
-
-def _keep(spec: dict[str, Any], control: socket.socket, owner: int, wake: int) -> int:
+def _keep(spec: dict[str, Any], fds: list[int], owner: int) -> None:
+    control = socket.socket(fileno=fds[CONTROL])
     try:
         cgroups = [os.open(f"{path}/cgroup.procs", os.O_WRONLY | os.O_CLOEXEC) for path in spec["cgroups"]]
         if spec["mapped"]:
@@ -57,33 +50,25 @@ def _keep(spec: dict[str, Any], control: socket.socket, owner: int, wake: int) -
         pid = os.fork()
     except OSError as error:
         control.send(json.dumps({"failed": str(error)}).encode())
-        return 1
+        return
     if pid == 0:
-        signal.set_wakeup_fd(-1)
-        signal.signal(signal.SIGTERM, signal.SIG_DFL)
-        os.close(0)
-        os.open("/dev/null", os.O_RDWR)
+        for fd in (fds[LIFE], fds[DONE], fds[LOCK], owner):
+            os.close(fd)
         init.main(spec, control, cgroups)
     control.close()
-    _wait(pid, owner, wake)
+    _wait(pid, fds[LIFE], owner)
     with contextlib.suppress(ProcessLookupError):
         os.kill(pid, signal.SIGKILL)
-    _, status = os.waitpid(pid, 0)
-    return 0 if os.WIFSIGNALED(status) else os.waitstatus_to_exitcode(status)
+    os.waitpid(pid, 0)
 
 
-def _wait(pid: int, owner: int, wake: int) -> None:
-    poll = select.poll()
+def _wait(pid: int, life: int, owner: int) -> None:
     process = os.pidfd_open(pid)
-    for fd in (0, process, wake):
+    poll = select.poll()
+    for fd in (life, process, owner):
         poll.register(fd, select.POLLIN | select.POLLHUP)
-    while True:
-        ready = {fd for fd, _ in poll.poll()}
-        if wake in ready:
-            os.read(wake, 4096)
-        if ready & {0, process} or os.getppid() != owner:
-            os.close(process)
-            return
+    poll.poll()
+    os.close(process)
 
 
 def enter_user_namespace() -> None:
@@ -94,19 +79,20 @@ def enter_user_namespace() -> None:
             file.write(text)
 
 
-def _clear(spec: dict[str, Any]) -> None:
+def _clear(spec: dict[str, Any], fds: list[int]) -> None:
     for path in spec["cgroups"]:
         _remove_cgroup(path)
     if not spec["keep"]:
-        _become_rm(spec["folder"])
+        _become_rm(spec["folder"], fds)
 
 
-def _become_rm(path: str) -> NoReturn:
+def _become_rm(path: str, fds: list[int]) -> NoReturn:
     """rm(1) copes with trees deeper than a path may be long, which an agent can make.
 
     The keeper turns into it because it can start no process any more: its process namespace ended with process 1.
     """
-    sys_.die_with_parent(0)
+    for fd in (fds[DONE], fds[LOCK]):
+        os.set_inheritable(fd, True)
     os.execvpe("rm", ["rm", "-rf", "--", path], {"PATH": os.defpath})
 
 
