@@ -7,6 +7,10 @@
 ifeq ($(strip $(HOME)),)
 export HOME := $(CURDIR)/.cache/home
 endif
+# The machine's own certificates, where it has any: a company's proxy is in no list that uv brings along.
+ifneq ($(wildcard /etc/ssl/certs/ca-certificates.crt /etc/pki/tls/certs/ca-bundle.crt /etc/ssl/cert.pem),)
+export UV_SYSTEM_CERTS ?= true
+endif
 export LITELLM_LOCAL_MODEL_COST_MAP ?= True
 
 BIN := .venv/bin

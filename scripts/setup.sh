@@ -7,10 +7,6 @@ cd "$(dirname "$0")/.."
 UV_WANTED="uv>=0.9"
 unset VIRTUAL_ENV PYTHONHOME PYTHONPATH
 export UV_PYTHON_DOWNLOADS=never
-# The machine's own certificates, where it has any: a company's proxy is in no list that uv brings along.
-for bundle in /etc/ssl/certs/ca-certificates.crt /etc/pki/tls/certs/ca-bundle.crt /etc/ssl/cert.pem; do
-    [ -s "$bundle" ] && export UV_SYSTEM_CERTS="${UV_SYSTEM_CERTS:-true}"
-done
 if [ -z "${HOME:-}" ]; then
     HOME="$PWD/.cache/home"
     mkdir -p "$HOME"
