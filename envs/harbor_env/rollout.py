@@ -72,7 +72,7 @@ class RolloutSpec:
 class RolloutResult:
     """What a rollout came to. `reward` is None exactly when `ok` is False; `rewards` is all the verifier wrote.
 
-    `seconds` per phase; `counts` and `findings` are the session's; `log_tail` is the end of the harness's output.
+    `seconds` per phase; `counts` and `findings` are the session's; `log_tail` is the end of what a failed harness said.
     `trace` and `rows` are files below the rollout's `out`, "" where nothing was captured.
     """
 
@@ -114,7 +114,8 @@ class _Attempt:
 
     @property
     def secrets(self) -> tuple[str, ...]:
-        return (self.session.key, self.session.id) if self.session else ()
+        # Claude Code notes the end of the key it was given, so the end alone is a secret too.
+        return (self.session.key, self.session.id, self.session.key[-20:]) if self.session else ()
 
     def result(self, outcome: Outcome) -> RolloutResult:
         spec, capture = self.spec, self.capture
@@ -134,7 +135,7 @@ class _Attempt:
             findings=capture.findings,
             atif=self.atif,
             level=(self.session.level if self.session else "") or spec.gateway.level,
-            log_tail=scrub_text(_log_tail(self.logs / "agent"), self.secrets),
+            log_tail="" if outcome.ok else scrub_text(_log_tail(self.logs / "agent"), self.secrets),
             trace=capture.trace,
             rows=capture.rows,
         )

@@ -44,7 +44,7 @@ def _scrub_file(path: Path, needles: list[bytes]) -> bool:
     return True
 
 
-def tail(path: Path, lines: int = 40, limit: int = 16_384) -> str:
+def tail(path: Path, lines: int = 40, limit: int = 4_000) -> str:
     """The last lines of a text file, at most `limit` bytes of it; "" where there is none."""
     if not path.is_file():
         return ""

@@ -76,7 +76,9 @@ async def run(order: Order) -> int:
     with Report(out, order.sandbox, as_json=order.as_json, concurrency=order.concurrency) as report:
         jobs = plan_jobs(_chosen_tasks(order), order.harnesses, order.attempts)
         layers = await _layers(order, report)
+        adapters = asyncio.ensure_future(asyncio.to_thread(_load_adapters, order.harnesses))
         async with _gateway(order.engine, out, report) as address:
+            await adapters
             report.gateway(address)
 
             def spec(job: Job) -> RolloutSpec:
@@ -109,6 +111,14 @@ def _chosen_tasks(order: Order) -> list[tuple[int, Path]]:
     return [(numbers[task.name], task.path) for task in chosen]
 
 
+def _load_adapters(harnesses: tuple[str, ...]) -> None:
+    """Import Harbor while the gateway starts: both take seconds."""
+    from harbor_env.harnesses.wiring import load_adapter
+
+    for name in harnesses:
+        load_adapter(find(name))
+
+
 async def _layers(order: Order, report: Report) -> dict[str, tuple[Path, ...]]:
     """A baked layer per harness where the sandbox can mount one; baked now if it is not there."""
     layers: dict[str, tuple[Path, ...]] = {}
@@ -127,7 +137,7 @@ async def _gateway(flags: EngineFlags, out: Path, report: Report) -> AsyncIterat
         yield _address(flags.gateway, flags.admin_key, flags, facts)
         return
     command = ["--data", str(out / "gateway"), *_engine_command(flags, report)]
-    async with gateway_process(command, out / "logs" / "gateway.log") as running:
+    async with gateway_process(command, out / "logs" / "gateway.log", llm_api_key=flags.llm_api_key) as running:
         yield _address(running.url, running.admin_key, flags, running.ready)
 
 
@@ -140,7 +150,6 @@ def _engine_command(flags: EngineFlags, report: Report) -> list[str]:
         "--llm-url": flags.llm_url,
         "--engine": engine,
         "--model": flags.model,
-        "--llm-api-key": flags.llm_api_key,
         "--tokenizer": tokenizer,
         "--renderer": flags.renderer,
         "--window": str(flags.window or ""),

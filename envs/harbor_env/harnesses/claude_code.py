@@ -25,7 +25,7 @@ ln -sf "$PREFIX/claude" /usr/local/bin/claude
 
 CLAUDE_CODE = Harness(
     name="claude-code",
-    agent="claude-code",
+    agent="harbor_env.harnesses.adapters:BakedClaudeCode",
     dialect="messages",
     version=VERSION,
     bake=Bake(SCRIPT, "claude --version"),

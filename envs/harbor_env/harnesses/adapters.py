@@ -1,6 +1,7 @@
-"""Harbor's adapters for harnesses that a layer may already hold: installing is skipped when the command is there.
+"""Harbor's adapters, without what a layer and a gateway make needless; everything else is Harbor's own code.
 
-Everything else is Harbor's own code. Without a layer, on a cloud sandbox say, the adapter installs as it always does.
+A harness a layer holds is not installed again; without a layer, on a cloud sandbox say, it is installed as always. No
+step is priced: the tokens come from an engine of one's own, and a price list would take seconds to load.
 """
 
 from __future__ import annotations
@@ -8,6 +9,7 @@ from __future__ import annotations
 from typing import Any
 
 from harbor.agents.installed.base import BaseInstalledAgent
+from harbor.agents.installed.claude_code import ClaudeCode
 from harbor.agents.installed.mini_swe_agent import MiniSweAgent
 from harbor.environments.base import BaseEnvironment
 
@@ -25,3 +27,10 @@ class Baked(BaseInstalledAgent):  # type: ignore[misc]
 
 class BakedMiniSweAgent(Baked, MiniSweAgent):  # type: ignore[misc]
     command = "mini-swe-agent"
+
+
+class BakedClaudeCode(Baked, ClaudeCode):  # type: ignore[misc]
+    command = "claude"
+
+    def _estimate_step_costs(self, steps: list[Any]) -> float | None:
+        return None

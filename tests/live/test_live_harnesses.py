@@ -1,0 +1,85 @@
+"""Real harnesses, unmodified, in real sandboxes: every token the engine sampled comes out once, in one row.
+
+The engine is scripted, so the answers are known; its tokens are real ones of Qwen3's tokenizer, one in ten split as no
+encoder would split it, its JSON oddly spaced, and it thinks and talks before every call.
+"""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from harbor_env.gateway.engines.scripted_tokens import synthetic_logprob
+from tests.tokenizers import qwen3_dir
+
+pytestmark = [pytest.mark.live, pytest.mark.timeout(900)]
+
+ENGINE = "scripted:tests.live.policies:{policy}?noncanonical=0.1&odd_json=0.5&seed=11"
+REPOSITORY = Path(__file__).parents[2]
+SECONDS = 800
+
+
+@dataclass(frozen=True)
+class Ran:
+    """One rollout of the command line: its result, its rows and its compact trace."""
+
+    result: dict[str, Any]
+    rows: list[dict[str, Any]]
+    trace: dict[str, Any]
+
+
+def run(out: Path, harness: str, task: str, policy: str, *flags: str) -> Ran:
+    command = [sys.executable, "-m", "harbor_env.cli", "rollout", "--json", "--out", str(out), "--harness", harness]
+    command += ["--task", task, "--engine", ENGINE.format(policy=policy), "--tokenizer", str(qwen3_dir()), *flags]
+    done = subprocess.run(command, cwd=REPOSITORY, capture_output=True, text=True, timeout=SECONDS, check=False)
+    assert done.stdout, done.stderr
+    result = json.loads(done.stdout.splitlines()[-1])
+    assert result["ok"], (result["reason"], result["log_tail"], done.stderr)
+    rows = [json.loads(line) for line in (out / "rows.jsonl").read_text().splitlines()]
+    return Ran(result, rows, json.loads((out / result["trace"]).read_bytes()))
+
+
+def assert_trained_once(ran: Ran) -> None:
+    """Law 3 over the exported rows: as many ones as sampled tokens, each with the engine's own log probability."""
+    sampled = [token for turn in ran.trace["turns"] for token in turn["sampled_ids"]]
+    trained = []
+    for row in ran.rows:
+        assert len(row["input_ids"]) == len(row["loss_mask"]) == len(row["logprobs"])
+        for token, mask, logprob in zip(row["input_ids"], row["loss_mask"], row["logprobs"], strict=True):
+            assert logprob == (synthetic_logprob(token) if mask else 0.0)
+            trained += [token] if mask else []
+    assert len(sampled) == ran.result["counts"]["sampled_tokens"] > 0
+    assert sorted(trained) == sorted(sampled)
+
+
+def secrets_left(out: Path) -> list[Path]:
+    """Files but the gateway's own store that name a session or hold its key."""
+    markers = (b"sk-", b'"s-')
+    files = [path for path in out.rglob("*") if path.is_file() and path.parent != out / "gateway"]
+    return [path for path in files if any(_holds(path.read_bytes(), marker) for marker in markers)]
+
+
+def _holds(content: bytes, marker: bytes) -> bool:
+    """Whether a long run of hexadecimal digits follows `marker` somewhere: what our keys and ids look like."""
+    return any(
+        len(part) >= 32 and all(chr(byte) in "0123456789abcdef" for byte in part[:32])
+        for part in content.split(marker)[1:]
+    )
+
+
+@pytest.mark.parametrize("harness", ["mini-swe-agent", "claude-code"])
+def test_a_harness_solves_eight_steps_as_one_row_with_every_token_trained_once(harness: str, tmp_path: Path) -> None:
+    ran = run(tmp_path, harness, "l3-eight-step-trail", "follow_the_trail")
+    counts = ran.result["counts"]
+    assert ran.result["reward"] == 1.0
+    assert (counts["turns"], counts["roots"], counts["rows"]) == (9, 1, 1)
+    assert len(ran.rows) == 1
+    assert ran.result["atif"] == {"status": "match", "detail": ""}
+    assert_trained_once(ran)
+    assert secrets_left(tmp_path) == []
