@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -24,6 +25,7 @@ MAIN = Call((system("You are an agent."), user("Fix it.")), (BASH,))
         ({}, Call((user("CRITICAL: Respond with TEXT ONLY. Summarise."),), (BASH,)), "compaction"),
         ({}, Call((user("CRITICAL: Respond with TEXT ONLY."), said("x"), user("Go on.")), (BASH,)), "main"),
         ({}, Call((user("Title?"),)), "auxiliary"),
+        ({}, replace(MAIN, compaction="inline"), "compaction"),
     ],
 )
 def test_a_marker_of_the_harness_decides(headers: dict[str, str], call: Call, role: ConversationRole) -> None:

@@ -10,7 +10,7 @@ from harbor_env.errors import GatewayError
 from harbor_env.gateway.limits import Stop
 from harbor_env.gateway.options import Budget, PinnedSampling, SessionOptions
 from harbor_env.gateway.session import new_session
-from harbor_env.gateway.types import Call, Finding, Generation, Message, Sampling, ToolCall, ToolChoice
+from harbor_env.gateway.types import Call, Finding, Generation, Message, Sampling, Tool, ToolCall, ToolChoice
 from tests.fake_renderer import END
 from tests.play import Player, bash, player, result, said, system, user
 
@@ -214,3 +214,21 @@ def test_a_turn_other_processes_wrote_is_taken_once() -> None:
     tokens = play.session.sampled_tokens
     play.session.add(turn)
     assert play.session.sampled_tokens == tokens
+
+
+def test_a_finding_about_the_history_is_said_once_though_every_call_brings_the_history_again() -> None:
+    play = player()
+    dropped = (Finding("media_omitted", "an image"),)
+    first = play.ask(*START, reply=said("x"), findings=dropped)
+    play.ask(*START, first, user("More."), reply=said("y"), findings=(*dropped, Finding("media_omitted", "another")))
+    assert [codes(play, 0), codes(play, 1)] == [["media_omitted"]] * 2
+    assert play.session.findings["media_omitted"] == 2
+
+
+def test_a_tool_loaded_in_mid_conversation_types_arguments_and_changes_no_prompt() -> None:
+    play = player()
+    late = Tool("late", "", {"type": "object"})
+    first = play.ask(*START, reply=said("x"))
+    planned = play.plan(*START, first, user("More."), deferred_tools=(late,))
+    assert planned.parent is not None
+    assert planned.context == planned.parent.context

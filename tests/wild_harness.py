@@ -49,7 +49,11 @@ def rewritten(message: Message, how: str) -> Message:
 
 
 def _respaced(call: ToolCall) -> ToolCall:
-    return replace(call, arguments=orjson.dumps(orjson.loads(call.arguments), option=orjson.OPT_INDENT_2).decode())
+    try:
+        parsed = orjson.loads(call.arguments)
+    except orjson.JSONDecodeError:  # cut off in the middle: harnesses send back what they were given
+        return call
+    return replace(call, arguments=orjson.dumps(parsed, option=orjson.OPT_INDENT_2).decode())
 
 
 @dataclass(slots=True)

@@ -27,6 +27,8 @@ def conversation_role(
 
     `headers` have lower-case names. What continues a compaction or an auxiliary call is the main conversation again.
     """
+    if call.compaction:
+        return "compaction"
     for marker in markers:
         if _seen(marker, headers, call):
             return marker.role

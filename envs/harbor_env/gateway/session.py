@@ -77,7 +77,8 @@ class _Delta:
 class Session:
     """One rollout's capture: options, tree and counts. `window` is the engine's context length in tokens.
 
-    `renderer` is None only for an engine below level `tokens`, which is sent messages instead of ids.
+    `renderer` is None only for an engine below level `tokens`, which is sent messages instead of ids. `findings` counts
+    them by code, `said` holds them.
     """
 
     id: str
@@ -88,6 +89,7 @@ class Session:
     tree: Tree = field(default_factory=Tree)
     sampled_tokens: int = 0
     findings: Counter[str] = field(default_factory=Counter)
+    said: set[Finding] = field(default_factory=set)
     _tools: tuple[tuple[Tool, ...], str] | None = None
 
     def add(self, turn: Turn) -> None:
@@ -97,6 +99,7 @@ class Session:
         self.tree.add(turn)
         self.sampled_tokens += len(turn.sampled)
         self.findings.update(finding.code for finding in turn.findings)
+        self.said.update(turn.findings)
 
     def plan(self, call: Call, *, in_flight: int = 0) -> Plan | Stop:
         """Decide which turn the call continues and what it adds. Changes nothing.
@@ -133,7 +136,7 @@ class Session:
             context=context,
             sampling=sampling,
             turn_index=len(self.tree.path(parent)),
-            findings=(*call.findings, *added.findings, *dropped, *findings),
+            findings=(*self._news(call.findings), *added.findings, *dropped, *findings),
         )
 
     def record(
@@ -192,6 +195,10 @@ class Session:
         if self._tools is None or self._tools[0] != tools:
             self._tools = (tools, context_digest(tools, self.options.template_kwargs))
         return self._tools[1]
+
+    def _news(self, findings: Iterable[Finding]) -> Iterable[Finding]:
+        """Findings about a history, less those said before: every call brings the whole history again."""
+        return (finding for finding in findings if finding not in self.said)
 
     def _resolve_previous(self, call: Call) -> Call:
         """Put the history a `previous_response_id` stands for before the call's own messages.
@@ -277,7 +284,8 @@ class Session:
     def _reply_message(self, plan: Plan, generation: Generation) -> tuple[Message, tuple[Finding, ...]]:
         if self.renderer is None or not generation.ids:
             return generation.message or Message("assistant", generation.text), ()
-        parsed = self.renderer.parse(generation.ids, plan.prompt_ids, plan.call.tools)
+        tools = (*plan.call.tools, *plan.call.deferred_tools)
+        parsed = self.renderer.parse(generation.ids, plan.prompt_ids, tools)
         return parsed.message, parsed.findings
 
 
