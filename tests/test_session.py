@@ -175,6 +175,12 @@ def test_a_turn_whose_log_probabilities_are_no_good_is_kept_and_not_trainable(co
     assert list(recorded.turn.sampled) == [1001, END]
 
 
+def test_a_generation_its_engine_calls_untrainable_is_not_trainable() -> None:
+    play = player()
+    generation = Generation([1001, END], [-0.5, -0.5], "stop", trainable=False)
+    assert not play.session.record(play.plan(*START), generation, turn_id="t", mint=str, created=0).turn.trainable
+
+
 def test_an_engine_below_tokens_gives_turns_that_can_never_be_trained() -> None:
     session = new_session("s", SessionOptions(), level="text", window=1000, renderer=None)
     planned = session.plan(Call(START, ()))

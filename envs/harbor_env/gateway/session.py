@@ -157,7 +157,7 @@ class Session:
         message, findings = self._reply_message(plan, generation)
         message = replace(message, tool_calls=tuple(_minted(call, mint) for call in message.tool_calls))
         found = (*plan.findings, *generation.findings, *findings)
-        trainable = self.level == "tokens" and bool(generation.ids) and not any(f.code in UNTRAINABLE for f in found)
+        exact = generation.trainable and not any(finding.code in UNTRAINABLE for finding in found)
         turn = Turn(
             id=turn_id,
             parent=plan.parent.id if plan.parent else None,
@@ -169,7 +169,7 @@ class Session:
             reply=message,
             context=plan.context,
             prompt_length=len(plan.prompt_ids),
-            trainable=trainable,
+            trainable=self.level == "tokens" and bool(generation.ids) and exact,
             role=role,
             facts=_facts(plan, generation, facts),
             findings=found,

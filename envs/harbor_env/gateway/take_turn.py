@@ -65,6 +65,7 @@ async def _generate(live: LiveSession, planned: Plan) -> Generation:
         stop_ids=renderer.stop_ids if renderer else (),
         call=planned.call,
         turn_index=planned.turn_index,
+        renderer=renderer,
     )
     live.in_flight += 1
     try:
