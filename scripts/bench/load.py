@@ -129,7 +129,7 @@ def summary(given: argparse.Namespace, seen: Measured, wall: float, cpu: float) 
 def watch_health(url: str, stop: Any, took_ms: Any) -> None:
     """Poll a health route from a process of its own; puts a list of milliseconds, inf where there was no answer."""
     found = []
-    while not stop.is_set():
+    while not found or not stop.wait(HEALTH_EVERY):
         began = time.perf_counter()
         try:
             with urllib.request.urlopen(f"{url}/health", timeout=30) as answer:
@@ -137,7 +137,6 @@ def watch_health(url: str, stop: Any, took_ms: Any) -> None:
             found.append(1e3 * (time.perf_counter() - began))
         except (urllib.error.URLError, TimeoutError, ConnectionError):
             found.append(float("inf"))
-        stop.wait(HEALTH_EVERY)
     took_ms.put(sorted(found))
 
 
