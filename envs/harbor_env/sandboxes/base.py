@@ -20,7 +20,8 @@ from harbor_env.sandboxes.places import Places
 from harbor_env.sandboxes.skeleton import Plan, make_skeleton
 
 _SHOWN = ("bin", "sbin", "lib", "lib32", "lib64", "libx32", "usr", "opt", "etc", "nix", "gnu")
-_SHOWN_BELOW_VAR = tuple(f"var/lib/{name}" for name in ("apt", "dpkg", "pam", "python", "rpm", "ucf", "xml-core"))
+_SHOWN_BELOW_VAR = ("var/lib/dpkg", "var/lib/rpm")
+_COPIED_BELOW_VAR = tuple(f"/var/lib/{name}" for name in ("apt/extended_states", "pam", "python", "ucf", "xml-core"))
 _SEARCHED_FOR_SECRETS = {"etc": 6, "opt": 2}
 _PSEUDO = frozenset({"proc", "sysfs", "cgroup", "cgroup2", "devtmpfs", "devpts", "mqueue", "autofs", "tmpfs"})
 DEFAULT_PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
@@ -60,6 +61,7 @@ def _host_base(where: Places, mapped: bool) -> Base:
     for name in (*_SHOWN, *_SHOWN_BELOW_VAR):
         survey.show(f"/{name}")
     plan = survey.plan
+    plan.copied += [path for path in _COPIED_BELOW_VAR if Path(path).exists()]
     for name, depth in _SEARCHED_FOR_SECRETS.items():
         plan.masked += _not_for_everyone(Path("/", name), depth)
     binds: tuple[tuple[str, str], ...] = ()

@@ -19,7 +19,10 @@ _UNBORN_FOR_S = 60.0
 
 
 def claim(folder: Path) -> int:
-    """Make `folder` and hold its lock; the descriptor returned may be passed to other processes, and is the lock."""
+    """Make `folder` and hold its lock; the descriptor returned may be passed to other processes, and is the lock.
+
+    What is written to it says, as JSON, which `cgroups` go with the folder.
+    """
     folder.mkdir(mode=0o700, parents=True)
     fd = os.open(folder / _UNBORN, os.O_CREAT | os.O_RDWR | os.O_CLOEXEC, 0o600)
     fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -57,8 +60,8 @@ def _sweep_one(folder: Path) -> bool:
 
 def _remove_named_cgroups(folder: Path) -> bool:
     try:
-        spec = json.loads((folder / "spec.json").read_text(encoding="utf-8"))
-    except (OSError, ValueError):
+        spec = json.loads((folder / _LOCK).read_text(encoding="utf-8"))
+    except ValueError:  # its owner died before it wrote anything
         return True
     return remove_cgroups(spec.get("cgroups", ()))
 

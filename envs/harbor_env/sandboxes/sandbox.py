@@ -117,19 +117,18 @@ class Sandbox:
         return sandbox
 
     async def _launch(self, spec: dict[str, Any], lock: int) -> None:
-        path = self.folder / "spec.json"
-        path.write_text(json.dumps(spec), encoding="utf-8")
+        os.write(lock, json.dumps(spec).encode())
         ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         self._control = Control(ours)
         try:
             with theirs:
-                self._keeper = start_keeper(path, theirs, lock)
+                self._keeper = start_keeper(self.folder, theirs, lock)
             self.notes += tuple(await self._control.ready())
         except SandboxError as error:
-            said = (self.folder / "keeper.log").read_text(errors="replace").strip().splitlines()
             await self.stop()
+            said = self._keeper.said if self._keeper is not None else ""
             raise SandboxError(
-                f"the sandbox could not be made: {said[-1] if said else error}; `openenv-harbor doctor` says what to do"
+                f"the sandbox could not be made: {said or error}; `openenv-harbor doctor` says what to do"
             ) from error
         except BaseException:
             await asyncio.shield(self.stop())
@@ -220,7 +219,7 @@ class Sandbox:
             self._claim = -1
 
     async def stop(self) -> None:
-        """End everything inside and clear up. Safe to call twice."""
+        """End everything inside. Safe to call twice. The scratch folder goes a moment later, in the keeper's hands."""
         if self._control is not None:
             self._control.close()
         keeper = self._keeper
@@ -250,7 +249,8 @@ def _specify(folder: Path, root: Root, limits: Enforcement, keep: bool) -> dict[
         "folder": str(folder),
         "root": str(folder / "root"),
         "points": points,
-        "binds": [*_base_binds(root.base), *_files(folder, root), *(_as_dict(bind) for bind in root.binds)],
+        "binds": [*_base_binds(root.base), *(_as_dict(bind) for bind in root.binds)],
+        "files": _files(root),
         "hostname": root.hostname,
         "mapped": is_mapped(),
         "cgroups": list(limits.cgroups),
@@ -274,19 +274,12 @@ def _as_dict(bind: Bind) -> dict[str, Any]:
     return {"source": bind.source, "target": bind.target, "readonly": bind.readonly}
 
 
-def _files(folder: Path, root: Root) -> list[dict[str, Any]]:
+def _files(root: Root) -> dict[str, str]:
     """Name files made for each sandbox; the host's resolver is of use only to commands on the host's network."""
     resolver = Path("/etc/resolv.conf")
     hosts = (("127.0.0.1", f"localhost {root.hostname}"), ("::1", "localhost"), *root.hosts)
-    texts = {
-        "hosts": "".join(f"{address} {name}\n" for address, name in hosts),
-        "hostname": f"{root.hostname}\n",
-        "resolv.conf": resolver.read_text(encoding="utf-8") if resolver.is_file() else "",
+    return {
+        "/etc/hosts": "".join(f"{address} {name}\n" for address, name in hosts),
+        "/etc/hostname": f"{root.hostname}\n",
+        "/etc/resolv.conf": resolver.read_text(encoding="utf-8") if resolver.is_file() else "",
     }
-    binds = []
-    for name, text in texts.items():
-        file = folder / name
-        file.write_text(text, encoding="utf-8")
-        file.chmod(0o644)
-        binds.append({"source": str(file), "target": f"/etc/{name}", "readonly": False})
-    return binds

@@ -25,6 +25,7 @@ _VAR_FOLDERS = (
     "var/lib/misc",
     "run/lock",
     "var/cache/apt/archives/partial",
+    "var/lib/apt/lists/partial",
 )
 _WRITTEN_AT_START = ("etc/hosts", "etc/hostname", "etc/resolv.conf")
 _DEPTH, _OPT_DEPTH = 4, 1

@@ -24,9 +24,12 @@ _running: tuple[int, socket.socket] | None = None
 class Keeper:
     """A keeper that was asked for. Closing its life line, or this process's end, ends it and its sandbox."""
 
-    def __init__(self, life: int, done: int) -> None:
+    def __init__(self, life: int, done: int, log: int) -> None:
         self._life = life
         self._done = done
+        self._log = log
+        self.said = ""
+        """The last line the keeper wrote of a failure, once it has ended."""
         self._gone: asyncio.Event | None = None
 
     def let_go(self) -> None:
@@ -35,7 +38,7 @@ class Keeper:
             self._life = -1
 
     async def ended(self) -> None:
-        """Wait until the keeper, and with it everything of its sandbox, is gone."""
+        """Wait until the sandbox's processes, mounts and cgroups are gone."""
         if self._gone is None:
             self._gone = asyncio.Event()
             loop = asyncio.get_running_loop()
@@ -44,26 +47,29 @@ class Keeper:
 
     def _heard(self, loop: asyncio.AbstractEventLoop, gone: asyncio.Event) -> None:
         loop.remove_reader(self._done)
+        lines = os.pread(self._log, 1 << 16, 0).decode(errors="replace").split("\n")
+        self.said = next((line for line in reversed(lines) if line.strip()), "")
+        os.close(self._log)
         os.close(self._done)
         gone.set()
 
 
-def start_keeper(spec: Path, control: socket.socket, lock: int) -> Keeper:
-    """Ask for a keeper of the sandbox in `spec`; failures are written to keeper.log beside it."""
+def start_keeper(folder: Path, control: socket.socket, lock: int) -> Keeper:
+    """Ask for a keeper of the sandbox in `folder`, whose lock file says all about it."""
     life_read, life_write = os.pipe()
     done_read, done_write = os.pipe()
-    log = os.open(spec.parent / "keeper.log", os.O_CREAT | os.O_WRONLY | os.O_APPEND | os.O_CLOEXEC, 0o600)
+    log = os.memfd_create("keeper's log")
     given = [control.fileno(), life_read, done_write, lock, log]
     try:
-        _ask(str(spec).encode(), given)
+        _ask(str(folder).encode(), given)
     except BaseException:
-        os.close(life_write)
-        os.close(done_read)
+        for fd in (life_write, done_read, log):
+            os.close(fd)
         raise
     finally:
-        for fd in (life_read, done_write, log):
-            os.close(fd)
-    return Keeper(life_write, done_read)
+        os.close(life_read)
+        os.close(done_write)
+    return Keeper(life_write, done_read, log)
 
 
 def _ask(request: bytes, fds: list[int]) -> None:

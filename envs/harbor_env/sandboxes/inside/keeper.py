@@ -22,16 +22,16 @@ from . import init
 
 CONTROL, LIFE, DONE, LOCK, LOG = range(5)
 """Places of the descriptors a keeper is given: the control socket; the life line, whose other end the owner holds; a
-pipe and a lock that are held until all is cleared up; and where to write of failures."""
+pipe held until all but the scratch folder is gone; a lock held until that is gone too; where to write of failures."""
 
 _CGROUP_TRIES, _CGROUP_PAUSE_S = 50, 0.01
 
 
-def main(path: str, fds: list[int], owner: int) -> NoReturn:
-    """Keep the sandbox described in the file `path`; `owner` is a descriptor of the owner's process."""
+def main(folder: str, fds: list[int], owner: int) -> NoReturn:
+    """Keep the sandbox in `folder`; `owner` is a descriptor of the owner's process."""
     os.setsid()
     os.dup2(fds[LOG], 2)
-    with open(path, encoding="utf-8") as file:
+    with open(f"{folder}/lock", encoding="utf-8") as file:
         spec = json.load(file)
     try:
         _keep(spec, fds, owner)
@@ -83,16 +83,15 @@ def _clear(spec: dict[str, Any], fds: list[int]) -> None:
     for path in spec["cgroups"]:
         _remove_cgroup(path)
     if not spec["keep"]:
-        _become_rm(spec["folder"], fds)
+        _become_rm(spec["folder"], fds[LOCK])
 
 
-def _become_rm(path: str, fds: list[int]) -> NoReturn:
+def _become_rm(path: str, lock: int) -> NoReturn:
     """rm(1) copes with trees deeper than a path may be long, which an agent can make.
 
     The keeper turns into it because it can start no process any more: its process namespace ended with process 1.
     """
-    for fd in (fds[DONE], fds[LOCK]):
-        os.set_inheritable(fd, True)
+    os.set_inheritable(lock, True)
     os.execvpe("rm", ["rm", "-rf", "--", path], {"PATH": os.defpath})
 
 

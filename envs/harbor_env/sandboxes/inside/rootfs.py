@@ -34,11 +34,11 @@ def build(spec: dict[str, Any]) -> tuple[int, list[str]]:
     for point in spec["points"]:
         _overlay(root, point)
     notes = _devices(f"{root}/dev")
+    trees = [*_written(f"{root}/dev", spec["files"]), *((_tree(bind), bind["target"]) for bind in spec["binds"])]
     _proc(f"{root}/proc")
     namespace, has_sys = network.isolated(root)
     if not has_sys:
         notes.append("no /sys inside")
-    trees = [(_tree(bind), bind["target"]) for bind in spec["binds"]]
     os.chdir(root)
     sys_.pivot_root(".", ".")
     sys_.unmount(".")
@@ -56,7 +56,7 @@ def _overlay(root: str, point: dict[str, Any]) -> None:
         raise OSError(0, f"a layer replaced {point['target']} by a symbolic link")
     lower = ":".join(_escape(path) for path in point["lower"])
     data = f"lowerdir={lower},upperdir={_escape(point['upper'])},workdir={_escape(point['work'])}"
-    sys_.mount("overlay", target, "overlay", sys_.MS_NODEV, f"{data},userxattr,index=off,xino=off")
+    sys_.mount("overlay", target, "overlay", sys_.MS_NODEV, f"{data},userxattr,volatile,index=off,xino=off")
 
 
 def _escape(path: str) -> str:
@@ -88,6 +88,19 @@ def _proc(target: str) -> None:
     except PermissionError as error:
         error.strerror = f"{error.strerror} (an outer container masks parts of /proc)"
         raise
+
+
+def _written(dev: str, files: dict[str, str]) -> list[tuple[int, str]]:
+    """Files with the given texts, kept in memory, as trees to attach at their paths."""
+    os.mkdir(f"{dev}/.files", 0o700)
+    trees = []
+    for number, (path, text) in enumerate(files.items()):
+        file = f"{dev}/.files/{number}"
+        fd = os.open(file, os.O_CREAT | os.O_WRONLY, 0o644)
+        os.write(fd, text.encode())
+        os.close(fd)
+        trees.append((sys_.clone_mount(file), path))
+    return trees
 
 
 def _tree(bind: dict[str, Any]) -> int:

@@ -19,7 +19,7 @@ _PACKET, _DESCRIPTORS = 65536, 8
 def main() -> None:
     """Arguments: descriptor of the socket requests come from, process id of the owner.
 
-    A request is the path of a spec, with the descriptors that `keeper.main` takes.
+    A request is a sandbox's scratch folder, with the descriptors that `keeper.main` takes.
     """
     requests, owner = socket.socket(fileno=int(sys.argv[1])), int(sys.argv[2])
     os.closerange(requests.fileno() + 1, 1 << 30)
@@ -30,13 +30,13 @@ def main() -> None:
     poll.register(requests, select.POLLIN)
     poll.register(watch, select.POLLIN)
     while os.getppid() == owner and watch not in {fd for fd, _ in poll.poll()}:
-        path, fds, _, _ = socket.recv_fds(requests, _PACKET, _DESCRIPTORS)
-        if not path:
+        folder, fds, _, _ = socket.recv_fds(requests, _PACKET, _DESCRIPTORS)
+        if not folder:
             return
-        _fork(path.decode(), fds, watch, requests)
+        _fork(folder.decode(), fds, watch, requests)
 
 
-def _fork(path: str, fds: list[int], watch: int, requests: socket.socket) -> None:
+def _fork(folder: str, fds: list[int], watch: int, requests: socket.socket) -> None:
     try:
         pid = os.fork()
     except OSError as error:
@@ -45,6 +45,6 @@ def _fork(path: str, fds: list[int], watch: int, requests: socket.socket) -> Non
     if pid == 0:
         requests.close()
         signal.signal(signal.SIGCHLD, signal.SIG_DFL)
-        keeper.main(path, fds, watch)
+        keeper.main(folder, fds, watch)
     for fd in fds:
         os.close(fd)
