@@ -13,6 +13,7 @@ from typing import Any
 from harbor_env.gateway.rendering.families import choose
 from harbor_env.gateway.rendering.family_renderer import FamilyRenderer
 from harbor_env.gateway.rendering.jinja import Template
+from harbor_env.gateway.rendering.library import LibraryRenderer
 from harbor_env.gateway.rendering.load import load_renderer
 from harbor_env.gateway.rendering.source import Source, read_source
 from harbor_env.gateway.rendering.template import TemplateRenderer
@@ -69,18 +70,28 @@ def trl(name: str) -> FamilyRenderer:
 
 
 def carried(template: str, name: str = "carrier") -> FamilyRenderer:
-    special = {"bos_token": "<bos>", "eos_token": "<eos>"}
-    return TemplateRenderer(carrier(template, name), Template(template, special), {}, ("<eos>",))
+    return TemplateRenderer(carrier(template, name), Template(template, special_of(name)), {}, ("<eos>",))
+
+
+def special_of(name: str) -> dict[str, str]:
+    """The names a template prints. Llama's renderer in the library wants its own first token."""
+    return {"bos_token": "<|begin_of_text|>" if name.startswith("llama3_") else "<bos>", "eos_token": "<eos>"}
 
 
 @cache
 def chosen(name: str) -> FamilyRenderer:
     """One of TRL's templates on a carrier, with the renderer that is chosen for it."""
     text = (trl_templates() / f"{name}.jinja").read_text()
-    source = Source({}, text, {"bos_token": "<bos>", "eos_token": "<eos>"}, ("<eos>",), name)
+    source = Source({}, text, special_of(name), ("<eos>",), name)
     renderer = choose(carrier(text, name), source, text, None, {})
     assert isinstance(renderer, FamilyRenderer)
     return renderer
+
+
+@cache
+def by_library(family: str, template: str) -> FamilyRenderer:
+    """A family of the `renderers` library on a carrier for one of TRL's templates."""
+    return LibraryRenderer(carrier((trl_templates() / f"{template}.jinja").read_text(), template), family, {})
 
 
 def carrier(template: str, name: str) -> Tokens:

@@ -20,7 +20,16 @@ PLAIN: dict[str, Grammar] = {grammar.name: grammar for grammar in known_grammars
 MARKED: dict[str, Grammar] = {grammar.name: grammar for grammar in known_grammars(lambda text: MARK + text)}
 PIECES = ('{"name": "f", "arguments": ', "{", "}", '"', "'", "\\", "\n", "[", "]", "f(", "a=", ")", ",", "x", "1")
 XML = ("<function=f>", "</function>", "<parameter=a>", "</parameter>")
-TAGS = ("<tool_call>", "</tool_call>", "<|tool_call_start|>", "<|tool_call_end|>")
+TAGS = (
+    "<arg_key>",
+    "</arg_key>",
+    "<arg_value>",
+    "</arg_value>",
+    "<tool_call>",
+    "</tool_call>",
+    "<|tool_call_start|>",
+    "<|tool_call_end|>",
+)
 
 
 @pytest.mark.parametrize("marked", [False, True], ids=["tags as text", "tags as tokens"])

@@ -14,6 +14,7 @@ from tests.rendering_models import (
     TOOLS,
     assistant,
     bash,
+    by_library,
     carried,
     chosen,
     qwen3,
@@ -27,6 +28,10 @@ from tests.rendering_models import (
 
 TEMPLATES = Path(__file__).parent / "data/rendering/templates"
 BOTH_QWEN3 = pytest.mark.parametrize("load", [qwen3, qwen3_template], ids=["library", "template"])
+
+GLM = pytest.mark.parametrize(
+    "load", [lambda: by_library("glm-4.5", "glm4moe"), lambda: trl("glm4moe")], ids=["library", "template"]
+)
 
 
 def own(name: str) -> FamilyRenderer:
@@ -79,9 +84,9 @@ def test_a_prompt_is_read_from_any_sequence_and_only_at_its_end(load) -> None:
     assert after(renderer, sampled, user("go"), prompt=array("i", [0] * 50_000)) == after(renderer, sampled, user("go"))
 
 
-def test_glm_keeps_the_opening_token_it_sampled_and_the_delta_starts_after_it() -> None:
-    renderer = chosen("glm4moe")
-    assert renderer.name == "glm-4.5"
+@GLM
+def test_glm_keeps_the_opening_token_it_sampled_and_the_delta_starts_after_it(load) -> None:
+    renderer = load()
     opens_user, opens_result = renderer.opening_stop_ids
     assert renderer.decode([opens_user, opens_result]) == "<|user|><|observation|>"
     call = renderer.compose(assistant("", bash('{"command": "ls"}'), reasoning="look"), TOOLS)
@@ -96,7 +101,7 @@ def test_glm_keeps_the_opening_token_it_sampled_and_the_delta_starts_after_it() 
     assert after(renderer, answer, user("more")).startswith("\nmore")
 
 
-@pytest.mark.parametrize("load", [lambda: chosen("glm4moe"), lambda: trl("glm4moe")], ids=["library", "template"])
+@GLM
 def test_glm_that_stopped_for_a_result_gets_a_user_message_whole_with_a_finding(load) -> None:
     renderer = load()
     opens_user, opens_result = renderer.opening_stop_ids

@@ -8,7 +8,7 @@ from typing import Any
 
 from harbor_env.errors import RenderingError, UsageError
 from harbor_env.gateway.rendering import Renderer
-from harbor_env.gateway.rendering.fingerprint import same_prints
+from harbor_env.gateway.rendering.fingerprint import Prints
 from harbor_env.gateway.rendering.jinja import Template
 from harbor_env.gateway.rendering.source import Source
 from harbor_env.gateway.rendering.template import TemplateRenderer
@@ -25,17 +25,18 @@ def choose(tokens: Tokens, source: Source, template: str, name: str | None, vari
     """
     if name:
         return _named(name)(tokens, source, template, variables)
+    compiled = Template(template, source.special)
     candidates = [family for family, token in FAMILIES.items() if tokens.id_of(token) is not None]
     own = _model_families().get(tokens.name_or_path) if candidates else None
-    for family in [own] if own else candidates:
+    prints = Prints(tokens, compiled, variables)
+    for family in [own] if own else filter(prints.same, candidates):
         try:
-            if own or same_prints(tokens, family, Template(template, source.special), variables):
-                renderer = RENDERERS[family](tokens, source, template, variables)
-                if renderer.tito == "exact":
-                    return renderer
+            renderer = RENDERERS[family](tokens, source, template, variables)
         except (RenderingError, UsageError):
             continue
-    return _generic(tokens, source, template, variables)
+        if renderer.tito == "exact":
+            return renderer
+    return TemplateRenderer(tokens, compiled, variables, source.eos)
 
 
 def _named(name: str) -> Build:

@@ -20,8 +20,9 @@ from harbor_env.gateway.rendering.conversation import outside
 from harbor_env.gateway.rendering.grammars import Grammar, Reading
 from harbor_env.gateway.rendering.grammars.reasoning import Thinking
 from harbor_env.gateway.rendering.guard import clear
-from harbor_env.gateway.rendering.measure import Ends
+from harbor_env.gateway.rendering.measure import Ends, Spaces
 from harbor_env.gateway.rendering.proof import Proof
+from harbor_env.gateway.rendering.shape import Shape
 from harbor_env.gateway.rendering.tokens import Tokens
 from harbor_env.gateway.types import Finding, Ids, Message, Tool
 
@@ -37,6 +38,7 @@ class Family:
     chat: ChatText
     ends: Ends
     grammar: Grammar | None
+    spaces: Spaces
     thinking: Thinking
     proof: Proof
 
@@ -96,9 +98,15 @@ class FamilyRenderer:
         reasoning = self._family.thinking.write(message.reasoning, self._prompt_tail)
         written = message.content
         if message.tool_calls and self._family.grammar:
-            calls = self._family.grammar.write(message.tool_calls, tools)
-            written = f"{written}{self._family.grammar.gap}{calls}" if written else calls
-        return self._tokens.encode(reasoning + written + self._family.ends.closing)
+            spaces = self._family.spaces
+            calls = self._family.grammar.write(message.tool_calls, tools, spaces.joint)
+            written += (spaces.gap if written else spaces.lead) + calls
+        return self._tokens.encode(reasoning + written + self._closing(message))
+
+    def _closing(self, message: Message) -> str:
+        """A reply's end: the family's own, or the token that opens what such a reply waits for."""
+        opening = self._family.ends.opening
+        return opening[-1 if message.tool_calls else 0] if opening else self._family.ends.closing
 
     def decode(self, ids: Ids) -> str:
         return self._tokens.decode(ids)
@@ -109,6 +117,16 @@ class FamilyRenderer:
     def structure(self, ids: Ids) -> Counter[int]:
         """How often each structural token occurs."""
         return Counter(token for token in ids if token in self._tokens.structural)
+
+    @property
+    def shape(self) -> Shape:
+        """What the chat template takes as it is."""
+        return self._family.chat.shape
+
+    @property
+    def grammar(self) -> str:
+        """The name of the call grammar."""
+        return self._family.grammar.name if self._family.grammar else "the renderers library's"
 
     @property
     def structural_texts(self) -> frozenset[str]:

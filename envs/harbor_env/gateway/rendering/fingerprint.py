@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from functools import lru_cache
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from harbor_env.errors import RenderingError, UsageError
@@ -19,6 +18,8 @@ _CALL = {
     "function": {"name": "f", "arguments": {"a": "print-value", "b": 2}},
 }
 _RESULT = {"role": "tool", "content": "print-result", "tool_call_id": "functions.f:0", "name": "f"}
+_OTHER_CALL = {**_CALL, "id": "functions.f:1"}
+_OTHER_RESULT = {**_RESULT, "tool_call_id": "functions.f:1"}
 _TOOL = {
     "type": "function",
     "function": {"name": TOOL.name, "description": TOOL.description, "parameters": dict(TOOL.parameters)},
@@ -29,28 +30,37 @@ def _thought(text: str) -> dict[str, str]:
     return {"reasoning_content": text, "reasoning": text, "thinking": text}
 
 
-_PRINTS: tuple[tuple[list[dict[str, Any]], bool], ...] = (
-    ([_USER], False),
-    ([_SYSTEM, _USER, {"role": "assistant", "content": "print-reply"}, _USER], False),
-    ([_SYSTEM, _USER, {"role": "assistant", "content": "", "tool_calls": [_CALL]}, _RESULT, _RESULT], True),
-    ([_USER, {"role": "assistant", "content": "text", "tool_calls": [_CALL], **_thought("why")}, _RESULT], False),
+_Entries = Sequence[dict[str, Any]]
+_PRINTS: tuple[tuple[_Entries, _Entries], ...] = (
+    ([_USER], []),
+    ([_SYSTEM, _USER, {"role": "assistant", "content": "print-reply"}, _USER], []),
+    ([_SYSTEM, _USER, {"role": "assistant", "content": "", "tool_calls": [_CALL]}, _RESULT], [_TOOL]),
+    ([_USER, {"role": "assistant", "content": "text", "tool_calls": [_CALL, _OTHER_CALL]}, _RESULT, _OTHER_RESULT], []),
+    ([_USER, {"role": "assistant", "content": "text", "tool_calls": [_CALL], **_thought("why")}, _RESULT], []),
 )
 
 
-def same_prints(tokens: Tokens, family: str, template: Template, variables: Mapping[str, Any]) -> bool:
-    """Whether the library's renderer and the template give the same ids for the same conversations."""
-    from harbor_env.gateway.rendering.library import rendered_by
+class Prints:
+    """What a template prints for a few conversations, as ids; None for one it refuses, which tells nothing."""
 
-    try:
-        rendered = rendered_by(tokens, family, variables)
-        return all(
-            rendered.ids(messages, tools) == tokens.encode(template(messages, tools, variables))
-            for messages, tools in _prints()
-        )
-    except (RenderingError, UsageError):
-        return False
+    def __init__(self, tokens: Tokens, template: Template, variables: Mapping[str, Any]) -> None:
+        self._tokens = tokens
+        self._variables = variables
+        self._printed = [self._print(template, *asked) for asked in _PRINTS]
 
+    def same(self, family: str) -> bool:
+        """Whether the library's renderer of a family gives the same ids."""
+        from harbor_env.gateway.rendering.library import rendered_by
 
-@lru_cache(1)
-def _prints() -> list[tuple[list[dict[str, Any]], list[dict[str, Any]]]]:
-    return [(messages, [_TOOL] if with_tools else []) for messages, with_tools in _PRINTS]
+        try:
+            rendered = rendered_by(self._tokens, family, self._variables)
+            told = [(printed, asked) for printed, asked in zip(self._printed, _PRINTS, strict=True) if printed]
+            return len(told) > 1 and all(printed == rendered.ids(*asked) for printed, asked in told)
+        except (RenderingError, UsageError):
+            return False
+
+    def _print(self, template: Template, messages: _Entries, tools: _Entries) -> list[int] | None:
+        try:
+            return self._tokens.encode(template(messages, tools, self._variables))
+        except RenderingError:
+            return None

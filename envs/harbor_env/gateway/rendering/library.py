@@ -16,7 +16,14 @@ from harbor_env.gateway.rendering.guard import Guard
 from harbor_env.gateway.rendering.jinja import FIXED_DAY
 from harbor_env.gateway.rendering.library_bridge import RAISED, LibraryText, Rendered, StubBridge
 from harbor_env.gateway.rendering.library_reading import read_reply
-from harbor_env.gateway.rendering.measure import choose_grammar, measure_ends, measure_shape, measure_thinking
+from harbor_env.gateway.rendering.measure import (
+    Spaces,
+    choose_grammar,
+    measure_ends,
+    measure_shape,
+    measure_spaces,
+    measure_thinking,
+)
 from harbor_env.gateway.rendering.proof import prove
 from harbor_env.gateway.rendering.tokens import Tokens
 from harbor_env.gateway.types import Finding, Ids, Message, Tool
@@ -41,7 +48,8 @@ class LibraryRenderer(FamilyRenderer):
         self._bridge = StubBridge(self._rendered, stop, frozenset(opening))
         text = LibraryText(self._rendered, guard, {}, text.shape, self._bridge)
         grammar, thinking = choose_grammar(text, tokens), measure_thinking(text, tokens)
-        super().__init__(family, Family(tokens, text, ends, grammar, thinking, prove(text, ends)), variables)
+        spaces = measure_spaces(text, grammar, thinking) if grammar else Spaces()
+        super().__init__(family, Family(tokens, text, ends, grammar, spaces, thinking, prove(text, ends)), variables)
         self._library = library
 
     def render(self, messages: Sequence[Message], tools: Sequence[Tool]) -> list[int]:
@@ -55,8 +63,10 @@ class LibraryRenderer(FamilyRenderer):
     def compose(self, message: Message, tools: Sequence[Tool]) -> list[int]:
         if self._family.grammar:
             return super().compose(message, tools)
-        (entry,), _ = self._family.chat.entries([message], tools, start=False)
-        reply = self._bridge.reply(entry)
+        entries, _ = self._family.chat.entries([message], tools, start=False)
+        if len(entries) > 1:
+            raise RenderingError(f"{self.name} writes no such reply in one turn: text beside calls, or several calls")
+        reply = self._bridge.reply(entries[0])
         if reply and reply[-1] in self.stop_ids:
             return reply
         opens = self.opening_stop_ids[-1 if message.tool_calls else 0] if self.opening_stop_ids else self.stop_ids[0]

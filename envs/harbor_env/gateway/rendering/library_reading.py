@@ -13,7 +13,7 @@ from typing import Any
 from harbor_env.errors import RenderingError
 from harbor_env.gateway.rendering import Parsed
 from harbor_env.gateway.rendering.conversation import tool_dict
-from harbor_env.gateway.rendering.grammars.hermes import dump_json, unwrap_custom
+from harbor_env.gateway.rendering.grammars.reading import dump_json, unwrap_custom
 from harbor_env.gateway.rendering.guard import Guard
 from harbor_env.gateway.rendering.library_bridge import RAISED
 from harbor_env.gateway.types import Finding, Message, Tool, ToolCall

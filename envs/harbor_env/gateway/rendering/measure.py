@@ -13,6 +13,7 @@ from harbor_env.gateway.rendering.chat_text import STUB, ChatText
 from harbor_env.gateway.rendering.grammars import Grammar
 from harbor_env.gateway.rendering.grammars.known import known_grammars
 from harbor_env.gateway.rendering.grammars.reasoning import Thinking
+from harbor_env.gateway.rendering.guard import clear
 from harbor_env.gateway.rendering.tokens import Tokens
 from harbor_env.gateway.types import Message, Tool, ToolCall
 
@@ -82,8 +83,11 @@ def _measure_tools(chat: ChatText) -> ChatText:
         both = [Message("user", _U1), Message("assistant", tool_calls=calls), *results]
         parallel = trial.accepts(both, (), (_U1, _A1, _A2, _R1, _R2))
         chat = chat.with_shape(text_arguments=text_arguments, parallel=parallel)
-        thought = Message("assistant", _A2, reasoning="why", tool_calls=calls[:1])
-        return chat.with_shape(reasoning_beside_text=chat.accepts([Message("user", _U1), thought], (), (_A2, _A1)))
+        said, thought = (Message("assistant", _A2, reasoning=why, tool_calls=calls[:1]) for why in ("", "why"))
+        return chat.with_shape(
+            text_beside_calls=chat.accepts([Message("user", _U1), said], (), (_A2, _A1)),
+            reasoning_beside_text=chat.accepts([Message("user", _U1), thought], (), (_A2, _A1)),
+        )
     return chat.with_shape(tools=False)
 
 
@@ -139,17 +143,59 @@ def choose_grammar(chat: ChatText, tokens: Tokens) -> Grammar | None:
     return None
 
 
-def measure_thinking(chat: ChatText, tokens: Tokens) -> Thinking:
-    """How the template prints the reasoning of the last reply; the usual tags where it prints none."""
-    opener, closer = tokens.marker("<think>"), tokens.marker("</think>")
-    default = Thinking(opener=opener, closer=closer)
+@dataclass(frozen=True, slots=True)
+class Spaces:
+    """What a family writes before a turn's first call, without content and with it, and between calls."""
+
+    lead: str = ""
+    gap: str = "\n"
+    joint: str = "\n"
+
+
+def measure_spaces(chat: ChatText, grammar: Grammar, thinking: Thinking) -> Spaces:
+    """The white space around calls, where the template prints calls as the grammar writes them."""
+    opener = clear(grammar.opener)
+    calls = (call(_A1, "call00001"), call(_A2, "call00002"))
+    results = [Message("tool", _R1, tool_call_id=one.id, name=TOOL.name) for one in calls]
+    asked = Message("user", _U1)
+    prompt = chat([asked])
     try:
-        text = chat([Message("user", _U1), Message("assistant", _A1, reasoning=_A2)], prompt=False)
+        bare = chat([asked, Message("assistant", tool_calls=calls[:1]), results[0]])
+        said = chat([asked, Message("assistant", _R2, tool_calls=calls[:1]), results[0]])
     except RenderingError:
-        return default
+        return Spaces()
+    lead = (
+        bare.removeprefix(prompt).removeprefix(thinking.empty).partition(opener)[0] if bare.startswith(prompt) else ""
+    )
+    gap = said.partition(_R2)[2].partition(opener)[0]
+    if lead.strip() or gap.strip():
+        return Spaces()
+    return Spaces(lead, gap, _measure_joint(chat, grammar, calls, results))
+
+
+def _measure_joint(chat: ChatText, grammar: Grammar, calls: tuple[ToolCall, ...], results: list[Message]) -> str:
+    if not chat.shape.parallel:
+        return "\n"
+    text = chat([Message("user", _U1), Message("assistant", tool_calls=calls), *results])
+    one = grammar.write(calls[:1], (TOOL,), "")
+    return text.partition(one)[2].partition(clear(grammar.opener))[0] if one in text else "\n"
+
+
+def measure_thinking(chat: ChatText, tokens: Tokens) -> Thinking:
+    """How the template prints a reply's reasoning, and the lack of it; the usual tags where it prints none."""
+    opener, closer = tokens.marker("<think>"), tokens.marker("</think>")
+    usual = Thinking(opener=opener, closer=closer)
+    asked = Message("user", _U1)
+    try:
+        prompt = chat([asked])
+        text = chat([asked, Message("assistant", _A1, reasoning=_A2)], prompt=False)
+        without = chat([asked, Message("assistant", _A1), Message("user", _U2)], prompt=False)
+    except RenderingError:
+        return usual
     head, found, rest = text.partition(_A2)
     between, told, _ = rest.partition(_A1)
-    start = head.rfind("<think>")
-    if not (found and told) or start < 0 or "</think>" not in between:
-        return default
-    return Thinking(head[start:], between, opener, closer)
+    if not (found and told) or "<think>" not in head or "</think>" not in between:
+        return usual
+    start = len(prompt) if head.startswith(prompt) and "<think>" in head[len(prompt) :] else head.rfind("<think>")
+    empty = without.partition(_A1)[0].removeprefix(prompt) if without.startswith(prompt) else ""
+    return Thinking(head[start:], between, empty, opener, closer)

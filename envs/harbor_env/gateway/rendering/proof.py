@@ -9,7 +9,7 @@ user message, which deltas never do, for the sampled ids keep their own.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from harbor_env.errors import RenderingError
 from harbor_env.gateway.rendering.chat_text import ChatText
@@ -51,97 +51,102 @@ class Proof:
 def prove(chat: ChatText, ends: Ends) -> Proof:
     if not ends.stops:
         return Proof("no token ends a turn", "no token ends a turn")
-    without = Proof(_fault(chat, ends, _tool_cases(chat), ()), _fault(chat, ends, _user_cases(), ()))
+    without = _proof(_Prover(chat, ends, ()))
     if without.exact:
         return without
-    shown = Proof(
-        _fault(chat, ends, _tool_cases(chat), (TOOL,)), _fault(chat, ends, _user_cases(), (TOOL,)), needs_tools=True
-    )
-    return shown if shown.exact else without
+    shown = _proof(_Prover(chat, ends, (TOOL,)))
+    return replace(shown, needs_tools=True) if shown.exact else without
 
 
-_Case = tuple[list[Message], list[Message]]
+def _proof(prover: _Prover) -> Proof:
+    parallel = prover.chat.shape.parallel
+    return Proof(prover.first_fault(_tool_cases(parallel)), prover.first_fault(_user_cases()))
+
+
+@dataclass(frozen=True, slots=True)
+class _Case:
+    """`kept`: the template prints the history as it is when these messages follow; it may drop reasoning else."""
+
+    history: list[Message]
+    new: list[Message]
+    kept: bool = True
 
 
 def _user_cases() -> Iterator[_Case]:
-    question = Message("user", "proof-start")
-    for system in ([], [Message("system", "proof-system")]):
-        yield [*system, question, Message("assistant", "proof-text")], list(_USER)
-        called = Message("assistant", "proof-words", tool_calls=(call("v", "call00001"),))
-        answered = Message("tool", "proof-result", tool_call_id="call00001", name=TOOL.name)
-        yield [*system, question, called, answered, Message("assistant", "proof-text")], list(_USER)
+    called = Message("assistant", "proof-words", tool_calls=(call("v", "call00001"),))
+    answered = Message("tool", "proof-result", tool_call_id="call00001", name=TOOL.name)
+    for opening in _openings():
+        yield _Case([*opening, Message("assistant", "proof-text")], list(_USER))
+        yield _Case([*opening, Message("assistant", "proof-text", reasoning="why")], list(_USER), kept=False)
+        yield _Case([*opening, called, answered, Message("assistant", "proof-text")], list(_USER))
+        yield _Case([*opening, called], list(_USER))
 
 
-def _tool_cases(chat: ChatText) -> Iterator[_Case]:
-    question = Message("user", "proof-start")
-    calls = (call("v", "call00001"), call("w", "call00002"))[: 2 if chat.shape.parallel else 1]
+def _tool_cases(parallel: bool) -> Iterator[_Case]:
+    calls = (call("v", "call00001"), call("w", "call00002"))[: 2 if parallel else 1]
     results = [Message("tool", f"proof-result-{i}", tool_call_id=c.id, name=TOOL.name) for i, c in enumerate(calls)]
-    for system in ([], [Message("system", "proof-system")]):
-        for content in ("", "proof-words"):
-            for reasoning in ("", "proof-reasoning"):
-                one = Message("assistant", content, reasoning=reasoning, tool_calls=calls[:1])
-                yield [*system, question, one], results[:1]
-        yield [*system, question, Message("assistant", tool_calls=calls)], results
-        yield [*system, question, Message("assistant", tool_calls=calls)], [*results, *_USER]
+    for opening in _openings():
+        for content, reasoning in (("", ""), ("proof-words", ""), ("", "why"), ("proof-words", "why")):
+            one = Message("assistant", content, reasoning=reasoning, tool_calls=calls[:1])
+            yield _Case([*opening, one], results[:1])
+        yield _Case([*opening, Message("assistant", tool_calls=calls)], results)
+        yield _Case([*opening, Message("assistant", tool_calls=calls)], [*results, *_USER])
 
 
-def _fault(chat: ChatText, ends: Ends, cases: Iterator[_Case], stub_tools: tuple[Tool, ...]) -> str:
-    """The first reason why a delta would not be what the template prints; "" if there is none."""
-    try:
-        for history, new in cases:
-            for tools in ((), (TOOL,), (TOOL, _OTHER)):
-                if fault := _case_fault(chat, ends, history, new, tools, stub_tools):
-                    return fault
-    except RenderingError as error:
-        return str(error)
-    return ""
+def _openings() -> tuple[list[Message], ...]:
+    question = Message("user", "proof-start")
+    return [question], [Message("system", "proof-system"), question]
 
 
-def _case_fault(
-    chat: ChatText,
-    ends: Ends,
-    history: list[Message],
-    new: list[Message],
-    tools: tuple[Tool, ...],
-    stub_tools: tuple[Tool, ...],
-) -> str:
-    delta = _own_end(chat.after_stub(new, stub_tools)[0], ends)
-    text = chat([*history, *new], tools)
-    if not delta or not text.endswith(delta):
-        return "what follows a turn depends on what came before it"
-    if any(delta.count(message.content) != 1 for message in new):
-        return "a new message is not printed once"
-    head = text[: -len(delta)]
-    if new[0].role == "tool":
-        other = [Message("tool", "another result", tool_call_id=new[0].tool_call_id, name=TOOL.name), *new[1:]]
-    else:
-        other = [Message("user", "another question")]
-    if not chat([*history, *other], tools).startswith(head):
-        return "a new message changes what came before it"
-    prompt = _generation_prompt(chat)
-    later = _LATER_CALL if new[-1].role == "tool" else _LATER
-    if not chat([*history, *new, *later], tools).startswith(text.removesuffix(prompt)):
-        return "earlier messages are printed differently later"
-    return ""
+class _Prover:
+    """Compares a template's own texts with what the stub gives. `stub_tools`: the tools the stub is rendered with."""
 
+    def __init__(self, chat: ChatText, ends: Ends, stub_tools: tuple[Tool, ...]) -> None:
+        self.chat = chat
+        self._ends = ends
+        self._stub_tools = stub_tools
 
-def _own_end(after: str, ends: Ends) -> str:
-    """The delta's text from the stop token on."""
-    at = ends.find(after)
-    return after[at:] if at >= 0 else ""
+    def first_fault(self, cases: Iterator[_Case]) -> str:
+        """Why a delta would not be what the template prints; "" if nothing speaks against it."""
+        try:
+            prompt = self._generation_prompt()
+            for case in cases:
+                for tools in ((), (TOOL, _OTHER)):
+                    if fault := self._fault(case, tools, prompt):
+                        return fault
+        except RenderingError as error:
+            return str(error)
+        return ""
 
+    def _fault(self, case: _Case, tools: tuple[Tool, ...], prompt: str) -> str:
+        delta = self._delta(case.new)
+        text = self.chat([*case.history, *case.new], tools)
+        if not delta or not text.endswith(delta):
+            return "what follows a turn depends on what came before it"
+        if any(delta.count(message.content) != 1 for message in case.new):
+            return "a new message is not printed once"
+        if not case.kept:
+            return ""
+        head = text[: -len(delta)]
+        first = replace(case.new[0], content="another text")
+        if not self.chat([*case.history, first, *case.new[1:]], tools).startswith(head):
+            return "a new message changes what came before it"
+        later = _LATER_CALL if case.new[-1].role == "tool" else _LATER
+        if not self.chat([*case.history, *case.new, *later], tools).startswith(text.removesuffix(prompt)):
+            return "earlier messages are printed differently later"
+        return ""
 
-def _generation_prompt(chat: ChatText) -> str:
-    """What stands between a user message and the reply."""
-    asked = [Message("user", "proof-start")]
-    return chat(asked).partition("proof-start")[2].removeprefix(_between(chat))
+    def _delta(self, new: list[Message]) -> str:
+        """What the stub gives, from the stop token on."""
+        after = self.chat.after_stub(new, self._stub_tools)[0]
+        at = self._ends.find(after)
+        return after[at:] if at >= 0 else ""
 
-
-def _between(chat: ChatText) -> str:
-    """What ends a user message that another one, or nothing, follows."""
-    prompted = chat([Message("user", "proof-start")]).partition("proof-start")[2]
-    bare = chat([Message("user", "proof-start")], prompt=False).partition("proof-start")[2]
-    common = 0
-    while common < min(len(bare), len(prompted)) and bare[common] == prompted[common]:
-        common += 1
-    return prompted[:common]
+    def _generation_prompt(self) -> str:
+        """What a prompt has and a conversation that waits for nothing has not."""
+        asked = [Message("user", "proof-start")]
+        prompted, bare = self.chat(asked), self.chat(asked, prompt=False)
+        common = 0
+        while common < min(len(bare), len(prompted)) and bare[common] == prompted[common]:
+            common += 1
+        return prompted[common:]

@@ -30,7 +30,8 @@ class Shape:
 
     `system`: none, first (one, at the start) or anywhere. `several_systems`: more than one at the start. `alternate`:
     user and assistant must take turns. `parallel`: several calls in one turn. `text_arguments`: arguments are wanted as
-    JSON text. `parts`: content is wanted as a list of parts. `reasoning_beside_text`: a turn with calls may have both.
+    JSON text. `parts`: content is wanted as a list of parts. `text_beside_calls`: a turn with calls may have text.
+    `reasoning_beside_text`: and reasoning beside it.
     """
 
     tools: bool = True
@@ -40,6 +41,7 @@ class Shape:
     parallel: bool = True
     text_arguments: bool = False
     parts: bool = False
+    text_beside_calls: bool = True
     reasoning_beside_text: bool = True
 
 
@@ -67,7 +69,9 @@ def fit(
     if not shape.parallel:
         fitted = _one_call_each(fitted, findings)
     fitted = _place_systems(fitted, shape, findings, start=start)
-    if not shape.reasoning_beside_text:
+    if not shape.text_beside_calls:
+        fitted = [part for message in fitted for part in _text_apart(message, findings)]
+    elif not shape.reasoning_beside_text:
         fitted = [_without_reasoning(message, findings) for message in fitted]
     if shape.alternate:
         fitted = _take_turns(fitted, findings)
@@ -143,6 +147,13 @@ def _place_systems(messages: list[Message], shape: Shape, findings: list[Finding
         return [*opening, *rest]
     head = opening if shape.system == "first" else _as_user(opening, findings)
     return [*head, *_as_user(rest, findings)]
+
+
+def _text_apart(message: Message, findings: list[Finding]) -> list[Message]:
+    if not (message.content.strip() and message.tool_calls):
+        return [message]
+    findings.append(Finding("text_split_from_calls", "the chat template takes no text beside calls"))
+    return [replace(message, tool_calls=()), Message("assistant", tool_calls=message.tool_calls)]
 
 
 def _without_reasoning(message: Message, findings: list[Finding]) -> Message:

@@ -9,7 +9,14 @@ from harbor_env.errors import RenderingError
 from harbor_env.gateway.rendering.chat_text import ChatText
 from harbor_env.gateway.rendering.family_renderer import Family, FamilyRenderer
 from harbor_env.gateway.rendering.jinja import Template
-from harbor_env.gateway.rendering.measure import choose_grammar, measure_ends, measure_shape, measure_thinking
+from harbor_env.gateway.rendering.measure import (
+    Spaces,
+    choose_grammar,
+    measure_ends,
+    measure_shape,
+    measure_spaces,
+    measure_thinking,
+)
 from harbor_env.gateway.rendering.proof import prove
 from harbor_env.gateway.rendering.tokens import Tokens
 from harbor_env.gateway.types import Finding, Message, Tool
@@ -26,7 +33,9 @@ class TemplateRenderer(FamilyRenderer):
             chat = chat.with_shape(tools=False)
             grammar = choose_grammar(chat, tokens)
         thinking = measure_thinking(chat, tokens)
-        super().__init__("template", Family(tokens, chat, ends, grammar, thinking, prove(chat, ends)), variables)
+        spaces = measure_spaces(chat, grammar, thinking) if grammar else Spaces()
+        family = Family(tokens, chat, ends, grammar, spaces, thinking, prove(chat, ends))
+        super().__init__("template", family, variables)
         self._template = template
         self._eos = tuple(eos)
 

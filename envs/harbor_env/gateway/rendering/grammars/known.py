@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from harbor_env.gateway.rendering.grammars import Grammar
+from harbor_env.gateway.rendering.grammars.glm_xml import glm_xml
 from harbor_env.gateway.rendering.grammars.hermes import Hermes
 from harbor_env.gateway.rendering.grammars.pythonic import Pythonic
 from harbor_env.gateway.rendering.grammars.qwen_xml import QwenXml
@@ -16,5 +17,6 @@ def known_grammars(marker: Callable[[str], str]) -> list[Grammar]:
     return [
         Hermes(tag, end),
         QwenXml(tag, end),
+        glm_xml(marker),
         Pythonic(marker("<|tool_call_start|>"), marker("<|tool_call_end|>")),
     ]

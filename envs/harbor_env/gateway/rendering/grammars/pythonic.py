@@ -6,24 +6,18 @@ structure follows it. JSON's `true`, `false` and `null` are read beside Python's
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
-from harbor_env.gateway.rendering.grammars import Reading
-from harbor_env.gateway.rendering.grammars.hermes import (
-    dump_json,
-    join_content,
-    scan_object,
-    unwrap_custom,
-    wrapped_arguments,
-)
+from harbor_env.gateway.rendering.grammars.json_call import scan_call
 from harbor_env.gateway.rendering.grammars.literals import Literals, Unreadable
+from harbor_env.gateway.rendering.grammars.reading import Reading, arguments_mapping, dump_json, read_calls
 from harbor_env.gateway.rendering.grammars.schema import parameter_schemas
 from harbor_env.gateway.rendering.guard import clear
-from harbor_env.gateway.types import Finding, Tool, ToolCall
+from harbor_env.gateway.types import Tool, ToolCall
 
 _NAME = re.compile(r"[A-Za-z_][\w.\-]*")
 
@@ -33,39 +27,22 @@ class Pythonic:
     opener: str = "<|tool_call_start|>"
     closer: str = "<|tool_call_end|>"
     name: str = "pythonic"
-    gap: str = ""
 
     def read(self, text: str, tools: Sequence[Tool]) -> Reading:
-        reading = Reading()
-        kept: list[str] = []
-        position = 0
-        while (found := text.find(self.opener, position)) >= 0:
-            kept.append(text[position:found])
-            position = self._read_calls(text, found, kept, reading, tools)
-        kept.append(text[position:])
-        reading.content = join_content(kept, bool(reading.calls))
-        reading.calls = unwrap_custom(reading.calls, tools)
-        return reading
+        return read_calls(text, self.opener, partial(self._read_calls, tools=tools), tools)
 
-    def write(self, calls: Sequence[ToolCall], tools: Sequence[Tool]) -> str:
+    def write(self, calls: Sequence[ToolCall], tools: Sequence[Tool], joint: str = "") -> str:
         written = ", ".join(f"{call.name}({_keywords(call, tools)})" for call in calls)
         return f"<|tool_call_start|>[{written}]<|tool_call_end|>"
 
-    def _read_calls(self, text: str, found: int, kept: list[str], reading: Reading, tools: Sequence[Tool]) -> int:
-        """Read the list of calls that opens at `found`; where the text after it starts."""
-        start = found + len(self.opener)
+    def _read_calls(self, text: str, found: int, reading: Reading, *, tools: Sequence[Tool]) -> int:
         try:
-            calls, end = _calls(text, start, tools)
+            calls, end = _calls(text, found + len(self.opener), tools)
         except Unreadable:
-            close = text.find(self.closer, start)
-            end = close + len(self.closer) if close >= 0 else len(text)
-            kept.append(text[found:end])
-            what = "call_unclosed" if close < 0 else "call_malformed"
-            reading.findings.append(Finding(what, "a call that cannot be read stays text"))
-            return end
+            return reading.keep(text, found, self.closer)
         reading.calls += calls
-        end += len(text[end:]) - len(text[end:].lstrip())
-        return end + len(self.closer) if text.startswith(self.closer, end) else end
+        closer = Literals(text, end)
+        return closer.position if closer.take(self.closer) else end
 
 
 def _calls(text: str, start: int, tools: Sequence[Tool]) -> tuple[list[ToolCall], int]:
@@ -100,7 +77,7 @@ def _call(scan: Literals, tools: Sequence[Tool]) -> ToolCall:
 
 
 def _json_call(scan: Literals) -> ToolCall:
-    scanned = scan_object(scan.text, scan.position)
+    scanned = scan_call(scan.text, scan.position)
     if not scanned.complete or not scanned.name:
         raise Unreadable
     scan.position = scanned.end
@@ -108,10 +85,4 @@ def _json_call(scan: Literals) -> ToolCall:
 
 
 def _keywords(call: ToolCall, tools: Sequence[Tool]) -> str:
-    try:
-        arguments = json.loads(wrapped_arguments(call, tools))
-    except ValueError:
-        arguments = {"arguments": call.arguments}
-    if not isinstance(arguments, dict):
-        arguments = {"arguments": arguments}
-    return ", ".join(f"{key}={value!r}" for key, value in arguments.items())
+    return ", ".join(f"{key}={value!r}" for key, value in arguments_mapping(call, tools).items())

@@ -12,10 +12,13 @@ from harbor_env.gateway.rendering.guard import clear
 
 @dataclass(frozen=True, slots=True)
 class Thinking:
-    """`before`, `after`: all a family writes around reasoning. `opener`, `closer`: the tags in decoded text."""
+    """`before`, `after`: all a family writes around reasoning; `empty`: what it writes where there is none.
+
+    `opener`, `closer`: the tags in decoded text."""
 
     before: str = "<think>\n"
     after: str = "\n</think>\n\n"
+    empty: str = ""
     opener: str = "<think>"
     closer: str = "</think>"
 
@@ -25,7 +28,8 @@ class Thinking:
         if body.startswith(self.opener):
             body = body[len(self.opener) :]
         elif not opened:
-            return "", text
+            lead = self.before[: len(self.before) - len(self.before.lstrip())]
+            return "", text.removeprefix(lead)
         close = body.find(self.closer)
         if close >= 0:
             return clear(body[:close]).strip(), body[close + len(self.closer) :].lstrip("\n")
@@ -50,7 +54,7 @@ class Thinking:
     def write(self, reasoning: str, prompt_tail: str) -> str:
         """Reasoning as sampled after a prompt that may have opened it already."""
         if not self.opened_by(prompt_tail):
-            return f"{self.before}{reasoning}{self.after}" if reasoning else ""
+            return f"{self.before}{reasoning}{self.after}" if reasoning else self.empty
         rest = self.before.partition("<think>")[2]
         tail = prompt_tail[prompt_tail.rfind(self.opener) + len(self.opener) :]
         return rest.removeprefix(tail) + reasoning + self.after

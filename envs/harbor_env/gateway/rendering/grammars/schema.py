@@ -10,6 +10,7 @@ import json
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from harbor_env.gateway.rendering.grammars.json_call import refuse
 from harbor_env.gateway.types import Tool
 
 _NULLS = ("null", "None")
@@ -38,10 +39,10 @@ def typed(text: str, schema: Any) -> Any:
     types = declared_types(schema)
     if types == {"string"}:
         return text
-    bare = text.strip()
-    if bare in _NULLS and (not types or "null" in types):
+    plain = text.strip()
+    if plain in _NULLS and (not types or "null" in types):
         return None
-    value = _literal(bare)
+    value = _literal(plain)
     if value is None:
         return text
     if not types or any(_fits(value, kind) for kind in types if kind != "string"):
@@ -78,7 +79,7 @@ def _literal(text: str) -> Any:
     if text in _BOOLEANS:
         return _BOOLEANS[text]
     try:
-        value = json.loads(text, strict=False, parse_constant=_refuse)
+        value = json.loads(text, strict=False, parse_constant=refuse)
         json.dumps(value, allow_nan=False)
         return value
     except (ValueError, RecursionError):
@@ -91,7 +92,3 @@ def _literal(text: str) -> Any:
     except (ValueError, SyntaxError, TypeError, MemoryError, RecursionError):
         return None
     return value
-
-
-def _refuse(constant: str) -> None:
-    raise ValueError(f"{constant} is no JSON")

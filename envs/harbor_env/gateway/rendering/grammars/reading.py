@@ -1,0 +1,98 @@
+"""Walking over a text with calls in it: what is no call stays content, in order.
+
+Invariant: every character is part of a call, part of the content, or white space next to a call.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from harbor_env.gateway.rendering.conversation import CUSTOM_ARGUMENT, custom_names
+from harbor_env.gateway.rendering.guard import clear
+from harbor_env.gateway.types import Finding, Tool, ToolCall
+
+
+@dataclass(slots=True)
+class Reading:
+    """What a grammar found in a text: content around the calls, the calls in order, findings."""
+
+    content: str = ""
+    calls: list[ToolCall] = field(default_factory=list)
+    findings: list[Finding] = field(default_factory=list)
+    _kept: list[str] = field(default_factory=list)
+
+    def call(self, name: str, arguments: str) -> None:
+        self.calls.append(ToolCall("", clear(name).strip(), clear(arguments)))
+
+    def note(self, code: str, detail: str) -> None:
+        self.findings.append(Finding(code, detail))
+
+    def keep(self, text: str, found: int, closer: str) -> int:
+        """Keep a call that cannot be read, from its opener to its closer, as content; where the rest starts."""
+        close = text.find(closer, found)
+        end = close + len(closer) if close >= 0 else len(text)
+        self._kept.append(text[found:end])
+        self.note("call_unclosed" if close < 0 else "call_malformed", "a call that cannot be read stays text")
+        return end
+
+
+def read_calls(text: str, opener: str, read_call: Callable[[str, int, Reading], int], tools: Sequence[Tool]) -> Reading:
+    """`read_call(text, where the opener stands, reading)` reads one call and tells where the text after it starts."""
+    reading = Reading()
+    kept = reading._kept
+    position = 0
+    while (found := text.find(opener, position)) >= 0:
+        kept.append(text[position:found])
+        position = read_call(text, found, reading)
+    kept.append(text[position:])
+    if reading.calls:
+        reading.content = clear("\n".join(part for piece in kept if (part := piece.strip())))
+    else:
+        reading.content = clear("".join(kept))
+    custom = custom_names(tools)
+    reading.calls = [_unwrapped(call) if call.name in custom else call for call in reading.calls]
+    return reading
+
+
+def _unwrapped(call: ToolCall) -> ToolCall:
+    """A call of a free-text tool carries the text itself."""
+    try:
+        decoded = json.loads(call.arguments)
+    except ValueError:
+        return call
+    text = decoded.get(CUSTOM_ARGUMENT) if isinstance(decoded, dict) else None
+    return ToolCall(call.id, call.name, text, call.native_id) if isinstance(text, str) else call
+
+
+def unwrap_custom(calls: Sequence[ToolCall], tools: Sequence[Tool]) -> list[ToolCall]:
+    custom = custom_names(tools)
+    return [_unwrapped(call) if call.name in custom else call for call in calls]
+
+
+def arguments_text(call: ToolCall, tools: Sequence[Tool]) -> str:
+    """A call's arguments as JSON text: free text in its one field, none as an empty object, the rest as it is."""
+    if call.name in custom_names(tools):
+        return json.dumps({CUSTOM_ARGUMENT: call.arguments}, ensure_ascii=False)
+    return call.arguments.strip() or "{}"
+
+
+def arguments_mapping(call: ToolCall, tools: Sequence[Tool]) -> dict[str, Any]:
+    """A call's arguments for grammars that write them one by one; what is no object under one name."""
+    try:
+        arguments = json.loads(arguments_text(call, tools))
+    except (ValueError, RecursionError):
+        arguments = call.arguments
+    return arguments if isinstance(arguments, dict) else {"arguments": arguments}
+
+
+def dump_json(value: Any) -> str:
+    """JSON text that any UTF-8 writer can take: characters are kept, half of a surrogate pair is escaped."""
+    text = json.dumps(value, ensure_ascii=False)
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return json.dumps(value)
+    return text
