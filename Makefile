@@ -22,6 +22,7 @@ SANDBOX ?= local
 N ?= 4
 CONCURRENCY ?= 1
 MAX_CALLS ?= 6
+MAX_TOKENS ?= 800
 OUT ?=
 ARGS ?=
 JOBS ?= 2
@@ -42,7 +43,7 @@ setup: $(STAMP)  ## make .venv (needs Python 3.12 or later; fetches uv if it is 
 .PHONY: rollout
 rollout: $(STAMP)  ## run bundled tasks with a real coding agent, no GPU, Docker or key
 	$(BIN)/openenv-harbor rollout --dataset $(TASKS) -n $(N) --harness $(HARNESS) --sandbox $(SANDBOX) \
-		--concurrency $(CONCURRENCY) --max-calls $(MAX_CALLS) $(if $(OUT),--out $(OUT)) $(ARGS)
+		--concurrency $(CONCURRENCY) --max-calls $(MAX_CALLS) --max-output-tokens $(MAX_TOKENS) $(if $(OUT),--out $(OUT)) $(ARGS)
 
 .PHONY: test
 test: lint  ## lint, types and every test that is not live
