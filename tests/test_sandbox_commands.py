@@ -149,6 +149,12 @@ async def test_a_command_can_neither_mount_nor_trace_process_1_nor_make_devices(
         assert (await bash(box, "echo still here")).code == 0
 
 
+async def test_process_1_is_deaf_to_signals_from_inside() -> None:
+    async with sandbox() as box:
+        await bash(box, "for s in INT TERM HUP QUIT KILL STOP USR1 ALRM CHLD; do kill -$s 1; done; kill -KILL -1")
+        assert (await bash(box, "echo alive")).stdout == "alive\n"
+
+
 async def test_what_is_written_is_the_sandbox_s_own() -> None:
     async with sandbox() as one, sandbox() as other:
         assert (await bash(one, "echo x > /usr/bin/mine && rm /etc/passwd && mkdir /app && ls /usr/bin/mine")).code == 0

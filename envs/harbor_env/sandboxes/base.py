@@ -24,6 +24,8 @@ _SHOWN_BELOW_VAR = ("var/lib/dpkg", "var/lib/rpm")
 _COPIED_BELOW_VAR = tuple(f"/var/lib/{name}" for name in ("apt/extended_states", "pam", "python", "ucf", "xml-core"))
 _SEARCHED_FOR_SECRETS = {"etc": 6, "opt": 2}
 _PSEUDO = frozenset({"proc", "sysfs", "cgroup", "cgroup2", "devtmpfs", "devpts", "mqueue", "autofs", "tmpfs"})
+_DPKG = Path("/var/lib/dpkg")
+_DPKG_LOCKS = ("lock", "lock-frontend", "triggers/Lock")
 DEFAULT_PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 
 
@@ -64,6 +66,9 @@ def _host_base(where: Places, mapped: bool) -> Base:
     plan.copied += [path for path in _COPIED_BELOW_VAR if Path(path).exists()]
     for name, depth in _SEARCHED_FOR_SECRETS.items():
         plan.masked += _not_for_everyone(Path("/", name), depth)
+    if mapped and _DPKG.is_dir():  # an ordinary user can neither write nor link another's files: make them its own
+        plan.copied += [str(path) for path in sorted(_DPKG.iterdir()) if path.is_file()]
+        plan.masked += [str(_DPKG / name) for name in _DPKG_LOCKS]
     binds: tuple[tuple[str, str], ...] = ()
     path = DEFAULT_PATH
     if not any(Path(folder, "python3").exists() for folder in DEFAULT_PATH.split(":")):

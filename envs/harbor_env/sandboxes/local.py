@@ -101,9 +101,6 @@ class LocalEnvironment(BaseEnvironment):  # type: ignore[misc]
             raise TaskError(f"{folder} has no Dockerfile and the task names no docker_image; add one of the two")
 
     async def start(self, force_build: bool) -> None:
-        why = await asyncio.to_thread(obstacle, self._cache)
-        if why:
-            raise SandboxError(f"the local sandbox cannot run here: {why}")
         where = places(self._cache)
         await asyncio.to_thread(where.make)
         image = self.task_env_config.docker_image or ""

@@ -24,6 +24,7 @@ from harbor_env.sandboxes.leftovers import claim, remove_cgroups, sweep
 from harbor_env.sandboxes.limits import NO_LIMITS, Enforcement
 from harbor_env.sandboxes.output import OnOutput, Output
 from harbor_env.sandboxes.places import Places
+from harbor_env.sandboxes.preflight import obstacle
 from harbor_env.sandboxes.starter import Keeper, start_keeper
 
 OUTPUT_LIMIT = 8 << 20
@@ -127,9 +128,9 @@ class Sandbox:
         except SandboxError as error:
             await self.stop()
             said = self._keeper.said if self._keeper is not None else ""
-            raise SandboxError(
-                f"the sandbox could not be made: {said or error}; `openenv-harbor doctor` says what to do"
-            ) from error
+            why = await asyncio.to_thread(obstacle)
+            advice = f"this machine is in the way: {why}" if why else "`openenv-harbor doctor` says more"
+            raise SandboxError(f"the sandbox could not be made: {said or error}; {advice}") from error
         except BaseException:
             await asyncio.shield(self.stop())
             raise

@@ -61,7 +61,7 @@ def _write(path: str, data: bytes) -> None:
 
 
 def _fail(code: int, error: Exception) -> NoReturn:
-    os.write(2, f"sandbox: {error}\n".encode())
+    os.write(2, f"sandbox: {sys_.explain(error)}\n".encode())
     os._exit(code)
 
 
@@ -117,7 +117,7 @@ def _shed(request: dict[str, Any]) -> None:
     if request["mapped"]:
         if uid != 0:
             raise OSError(
-                0, f"user {request['user']!r} does not exist here: an ordinary user's sandbox has only root inside"
+                f"user {request['user']!r} does not exist here: an ordinary user's sandbox has only root inside"
             )
     else:
         os.setgroups(groups)

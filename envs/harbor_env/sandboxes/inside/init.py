@@ -26,7 +26,7 @@ def main(spec: dict[str, Any], control: socket.socket, cgroups: list[int]) -> No
         namespace, notes = rootfs.build(spec)
         sys_.set_dumpable(False)
     except OSError as error:
-        control.send(json.dumps({"failed": str(error)}).encode())
+        control.send(json.dumps({"failed": sys_.explain(error)}).encode())
         os._exit(1)
     _Init(control, namespace, cgroups).serve(notes)
     os._exit(0)
@@ -80,7 +80,7 @@ class _Init:
         try:
             pid = os.fork()
         except OSError as error:
-            os.write(fds[3], f"sandbox: {error}\n".encode())
+            os.write(fds[3], f"sandbox: {sys_.explain(error)}\n".encode())
             self._tell(done=number, code=child.CANNOT_RUN)
             return
         if pid == 0:

@@ -19,6 +19,7 @@ import time
 from typing import Any, NoReturn
 
 from . import init
+from . import syscalls as sys_
 
 CONTROL, LIFE, DONE, LOCK, LOG = range(5)
 """Places of the descriptors a keeper is given: the control socket; the life line, whose other end the owner holds; a
@@ -49,7 +50,7 @@ def _keep(spec: dict[str, Any], fds: list[int], owner: int) -> None:
         os.unshare(os.CLONE_NEWPID)
         pid = os.fork()
     except OSError as error:
-        control.send(json.dumps({"failed": str(error)}).encode())
+        control.send(json.dumps({"failed": sys_.explain(error)}).encode())
         return
     if pid == 0:
         for fd in (fds[LIFE], fds[DONE], fds[LOCK], owner):

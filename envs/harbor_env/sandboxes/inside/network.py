@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import array
 import fcntl
+import json
 import os
 import socket
 import struct
@@ -35,7 +36,7 @@ def isolated(root: str) -> tuple[int, bool]:
     try:
         answer = os.read(done_read, 4096)
         if answer[:1] not in (b"0", b"1"):
-            raise OSError(0, answer.decode() or "the network namespace could not be made")
+            raise OSError(answer.decode() or "the network namespace could not be made")
         return os.open(f"{root}/proc/{pid}/ns/net", os.O_RDONLY | os.O_CLOEXEC), answer == b"1"
     finally:
         os.close(go_write)
@@ -56,7 +57,7 @@ def _make(sysfs: str, done: int, go: int) -> None:
         os.write(done, answer)
         os.read(go, 1)
     except OSError as error:
-        os.write(done, str(error).encode())
+        os.write(done, sys_.explain(error).encode())
     finally:
         os._exit(0)
 
@@ -89,6 +90,6 @@ def send_listener(namespace: int, address: str, port: int, out: socket.socket) -
         fds = array.array("i", [listener.fileno()])
         out.sendmsg([b'{"listener": true}'], [(socket.SOL_SOCKET, socket.SCM_RIGHTS, fds)])
     except OSError as error:
-        out.send(b'{"listener": false, "error": "%s"}' % str(error).replace('"', "'").encode())
+        out.send(json.dumps({"listener": False, "error": sys_.explain(error)}).encode())
     finally:
         os._exit(0)

@@ -53,7 +53,7 @@ def build(spec: dict[str, Any]) -> tuple[int, list[str]]:
 def _overlay(root: str, point: dict[str, Any]) -> None:
     target = root if point["target"] == "/" else root + point["target"]
     if os.path.islink(target):
-        raise OSError(0, f"a layer replaced {point['target']} by a symbolic link")
+        raise OSError(f"a layer replaced {point['target']} by a symbolic link")
     lower = ":".join(_escape(path) for path in point["lower"])
     data = f"lowerdir={lower},upperdir={_escape(point['upper'])},workdir={_escape(point['work'])}"
     sys_.mount("overlay", target, "overlay", sys_.MS_NODEV, f"{data},userxattr,volatile,index=off,xino=off")

@@ -12,6 +12,7 @@ import socket
 import sys
 
 from . import keeper
+from . import syscalls as sys_
 
 _PACKET, _DESCRIPTORS = 65536, 8
 
@@ -24,6 +25,7 @@ def main() -> None:
     requests, owner = socket.socket(fileno=int(sys.argv[1])), int(sys.argv[2])
     os.closerange(requests.fileno() + 1, 1 << 30)
     os.setsid()
+    signal.signal(signal.SIGINT, signal.SIG_DFL)  # process 1 is deaf to what has no handler; Python gives this one one
     signal.signal(signal.SIGCHLD, signal.SIG_IGN)
     watch = os.pidfd_open(owner)
     poll = select.poll()
@@ -40,7 +42,7 @@ def _fork(folder: str, fds: list[int], watch: int, requests: socket.socket) -> N
     try:
         pid = os.fork()
     except OSError as error:
-        os.write(fds[keeper.LOG], f"no process for a sandbox: {error}\n".encode())
+        os.write(fds[keeper.LOG], f"no process for a sandbox: {sys_.explain(error)}\n".encode())
         pid = -1
     if pid == 0:
         requests.close()

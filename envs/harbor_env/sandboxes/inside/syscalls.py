@@ -27,6 +27,13 @@ def _check(result: int, what: str) -> int:
     return result
 
 
+def explain(error: Exception) -> str:
+    """What happened, for a person: no error numbers."""
+    if not isinstance(error, OSError) or error.strerror is None:
+        return str(error)
+    return f"{error.filename}: {error.strerror}" if error.filename else str(error.strerror)
+
+
 def mount(source: str, target: str, kind: str, flags: int = 0, data: str = "") -> None:
     """mount(2). An overlay's lower directories are in `data`; the kernel takes at most one page of it."""
     result = _libc.mount(
@@ -42,7 +49,7 @@ def unmount(target: str, flags: int = MNT_DETACH) -> None:
 def pivot_root(new: str, old: str) -> None:
     number = _PIVOT_ROOT.get(platform.machine())
     if number is None:
-        raise OSError(0, f"pivot_root: no call number known for {platform.machine()}")
+        raise OSError(f"pivot_root: no call number known for {platform.machine()}")
     _check(_libc.syscall(ctypes.c_long(number), new.encode(), old.encode()), "pivot_root")
 
 
