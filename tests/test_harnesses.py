@@ -41,9 +41,8 @@ def test_claude_code_is_told_the_window_only_where_it_is_known() -> None:
 
 
 def test_any_other_harbor_agent_is_wired_by_its_api_format() -> None:
-    codex, gemini = find("codex"), find("gemini-cli")
-    assert (codex.dialect, codex.base_url_suffix, codex.key_variable) == ("responses", "/v1", "OPENAI_API_KEY")
-    assert (gemini.dialect, gemini.base_url_suffix, gemini.key_variable) == ("gemini", "", "GEMINI_API_KEY")
+    mimo = find("vibe")
+    assert (mimo.dialect, mimo.base_url_suffix, mimo.key_variable) == ("chat", "/v1", "OPENAI_API_KEY")
 
 
 def test_a_harness_of_ones_own_is_named_by_module_and_name() -> None:

@@ -34,12 +34,30 @@ def follow_the_trail(messages: Sequence[Message], tools: Sequence[Tool]) -> Mess
     return _say(thought, f"Reading `{note}` …", f"cat {start[2]}/{note}", tools)
 
 
+SHELLS = ("bash", "run_shell_command", "shell", "exec_command", "terminal")
+
+
 def _say(thought: str, text: str, command: str, tools: Sequence[Tool]) -> Message:
-    shell = next((tool for tool in tools if tool.name.lower() in ("bash", "run_shell_command", "shell")), None)
-    if shell is None:
+    call = shell_call(command, tools)
+    if call is None:
         return Message("assistant", "There is no shell here.", reasoning=thought)
-    call = ToolCall("", shell.name, json.dumps({"command": command}, ensure_ascii=False))
     return Message("assistant", text, reasoning=thought, tool_calls=(call,))
+
+
+def shell_call(command: str, tools: Sequence[Tool]) -> ToolCall | None:
+    """`command` in whichever shell is offered, under the name its schema gives it, with what else that requires."""
+    shell = next((tool for tool in tools if tool.name.lower() in SHELLS), None)
+    if shell is None:
+        return None
+    fields = shell.parameters.get("properties", {})
+    arguments: dict[str, object] = {
+        name: FILLING.get(fields.get(name, {}).get("type"), "Go on.") for name in shell.parameters.get("required", ())
+    }
+    arguments["cmd" if "cmd" in fields else "command"] = command
+    return ToolCall("", shell.name, json.dumps(arguments, ensure_ascii=False))
+
+
+FILLING: dict[object, object] = {"boolean": False, "number": 1, "integer": 1}
 
 
 def _last(tools: Sequence[Tool]) -> Message:

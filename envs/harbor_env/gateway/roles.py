@@ -17,7 +17,8 @@ COMMON = (
 
 def markers_of(harness: object) -> Sequence[RoleMarker]:
     """The markers of the harness a session's metadata names, or those that need no name."""
-    return find(harness).roles if isinstance(harness, str) and harness in HARNESSES else COMMON
+    name = harness.partition("@")[0] if isinstance(harness, str) else ""
+    return find(name).roles if name in HARNESSES else COMMON
 
 
 def conversation_role(

@@ -7,7 +7,7 @@ lookup also takes `module:Name`, either a `Harness` or a Harbor agent class, and
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from importlib import import_module
 from typing import Any, Literal
 
@@ -19,7 +19,12 @@ KeyPlace = Literal["key", "url"]
 
 HARNESSES: dict[str, str] = {
     "claude-code": "harbor_env.harnesses.claude_code:CLAUDE_CODE",
+    "codex": "harbor_env.harnesses.codex:CODEX",
+    "gemini-cli": "harbor_env.harnesses.gemini_cli:GEMINI_CLI",
     "mini-swe-agent": "harbor_env.harnesses.mini_swe_agent:MINI_SWE_AGENT",
+    "opencode": "harbor_env.harnesses.opencode:OPENCODE",
+    "pi": "harbor_env.harnesses.pi:PI",
+    "qwen-coder": "harbor_env.harnesses.qwen_code:QWEN_CODE",
 }
 
 
@@ -52,11 +57,14 @@ class Bake:
 
 @dataclass(frozen=True, slots=True)
 class Harness:
-    """Everything known about one harness. Text in `env` and `kwargs` may use {model}, {window} and {max_output}.
+    """Everything known about one harness.
 
-    `agent` is Harbor's name for it or `module:Class`. `base_url_suffix` follows the gateway's URL. `key_variable`
-    carries the session's key. Entries of `window_env` are set only where the engine's window is known. `atif` says that
-    a trajectory is written; `discards` that a reply without a valid call disappears from the harness's own history.
+    Text in `model`, `env` and `kwargs` may use {model}, {window}, {max_output} and {base_url}; a value that is nothing
+    but a number's name becomes that number. `agent` is Harbor's name for it or `module:Class`. `base_url_suffix`
+    follows the gateway's URL. `key_variable` carries the session's key. `window_env` and `window_kwargs` are added only
+    where the engine's window is known. `configures_itself` says that `kwargs` tell it the URL and the API, so Harbor
+    need not. `atif` says that a trajectory is written; `discards` that a reply without a valid call disappears from
+    the harness's own history. `variants` holds what differs where it speaks another dialect: `NAME@DIALECT`.
     """
 
     name: str
@@ -70,16 +78,39 @@ class Harness:
     env: Mapping[str, str] = field(default_factory=dict)
     window_env: Mapping[str, str] = field(default_factory=dict)
     kwargs: Mapping[str, Any] = field(default_factory=dict)
+    window_kwargs: Mapping[str, Any] = field(default_factory=dict)
+    model: str = "{model}"
+    configures_itself: bool = False
     atif: bool = False
     discards: bool = False
     roles: tuple[RoleMarker, ...] = ()
+    variants: Mapping[DialectName, Mapping[str, Any]] = field(default_factory=dict)
+
+    @property
+    def dialects(self) -> tuple[DialectName, ...]:
+        """What it can speak, its own choice first."""
+        return (self.dialect, *(name for name in self.variants if name != self.dialect))
+
+    def speaking(self, dialect: str) -> Harness:
+        """The same harness in another of its dialects. Raises `UsageError` with those there are."""
+        if dialect == self.dialect:
+            return self
+        if dialect not in self.variants:
+            raise UsageError(f"{self.name} speaks {' or '.join(self.dialects)}, not {dialect!r}.")
+        return replace(self, **self.variants[dialect])  # type: ignore[index]
 
 
 def find(name: str) -> Harness:
-    """The harness called `name`, or named by `module:Name`, or any other agent of Harbor's.
+    """The harness called `name`, or named by `module:Name`, or any other agent of Harbor's; `@DIALECT` may follow.
 
     Raises `UsageError` with the names there are.
     """
+    name, _, dialect = name.partition("@")
+    harness = _found(name)
+    return harness.speaking(dialect) if dialect else harness
+
+
+def _found(name: str) -> Harness:
     path = HARNESSES.get(name, name if ":" in name else "")
     if not path:
         return _from_harbor(name)

@@ -10,7 +10,11 @@ from typing import Any
 
 from harbor.agents.installed.base import BaseInstalledAgent
 from harbor.agents.installed.claude_code import ClaudeCode
+from harbor.agents.installed.gemini_cli import GeminiCli
 from harbor.agents.installed.mini_swe_agent import MiniSweAgent
+from harbor.agents.installed.opencode import OpenCode
+from harbor.agents.installed.pi import Pi
+from harbor.agents.installed.qwen_code import QwenCode
 from harbor.environments.base import BaseEnvironment
 
 
@@ -34,3 +38,32 @@ class BakedClaudeCode(Baked, ClaudeCode):  # type: ignore[misc]
 
     def _estimate_step_costs(self, steps: list[Any]) -> float | None:
         return None
+
+
+class BakedOpenCode(Baked, OpenCode):  # type: ignore[misc]
+    command = "opencode"
+
+
+class BakedGeminiCli(Baked, GeminiCli):  # type: ignore[misc]
+    command = "gemini"
+
+
+class BakedQwenCode(Baked, QwenCode):  # type: ignore[misc]
+    command = "qwen"
+
+
+class BakedPi(Baked, Pi):  # type: ignore[misc]
+    """`window` and `max_output`, in tokens, go into the model's entry, which holds nothing but its name otherwise."""
+
+    command = "pi"
+
+    def __init__(self, *args: Any, window: int = 0, max_output: int = 0, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        self._limits = {name: n for name, n in (("contextWindow", window), ("maxTokens", max_output)) if n}
+
+    def _build_custom_models_json(self, access: Any, model_id: str) -> dict[str, Any] | None:
+        models: dict[str, Any] | None = super()._build_custom_models_json(access, model_id)
+        for provider in (models or {}).get("providers", {}).values():
+            for model in provider["models"]:
+                model.update(self._limits)
+        return models

@@ -57,27 +57,42 @@ class Connection:
 
 def agent_config(harness: Harness, connection: Connection) -> AgentConfig:
     """Harbor's configuration of `harness` for one session. Raises `UsageError` for options the adapter refuses."""
-    values = {
+    values: dict[str, Any] = {
         "model": connection.model,
         "window": connection.window,
         "max_output": min(connection.window // 2, DEFAULT_MAX_OUTPUT) if connection.window else DEFAULT_MAX_OUTPUT,
     }
-    env = _filled(harness.env, values)
-    if connection.window:
-        env |= _filled(harness.window_env, values)
     root = connection.session_url if harness.key_place == "url" else connection.root
-    kwargs = {**({"version": harness.version} if harness.version else {}), **_filled(harness.kwargs, values)}
+    values["base_url"] = base_url = root + harness.base_url_suffix
+    env, kwargs = harness.env, harness.kwargs
+    if connection.window:
+        env, kwargs = {**env, **harness.window_env}, _merged(kwargs, harness.window_kwargs)
+    told = (
+        {}
+        if harness.configures_itself
+        else {
+            "base_url": base_url,
+            "model_api_format": API_FORMATS[harness.dialect],
+            "model_api_key_name": harness.key_variable,
+        }
+    )
     place = {"import_path": harness.agent} if ":" in harness.agent else {"name": harness.agent}
     return AgentConfig(
         **place,
-        model_name=connection.model,
+        **told,
+        model_name=_filled(harness.model, values),
         skip_model_parsing=True,
-        base_url=root + harness.base_url_suffix,
-        model_api_format=API_FORMATS[harness.dialect],
-        model_api_key_name=harness.key_variable,
         override_timeout_sec=connection.timeout,
-        env={**env, **connection.env, harness.key_variable: connection.key},
-        kwargs={**kwargs, **connection.kwargs},
+        env={
+            **{name: str(_filled(text, values)) for name, text in env.items()},
+            **connection.env,
+            harness.key_variable: connection.key,
+        },
+        kwargs={
+            **({"version": harness.version} if harness.version else {}),
+            **_filled(kwargs, values),
+            **connection.kwargs,
+        },
     )
 
 
@@ -112,5 +127,21 @@ def describe_agent(name: str, agent: str, adapter: type[BaseAgent]) -> Harness:
     )
 
 
-def _filled(facts: Mapping[str, Any], values: Mapping[str, Any]) -> dict[str, Any]:
-    return {name: fact.format_map(values) if isinstance(fact, str) else fact for name, fact in facts.items()}
+def _filled(fact: Any, values: Mapping[str, Any]) -> Any:
+    """`fact` with every {name} in it replaced, however deep; text that is one name alone becomes its value."""
+    if isinstance(fact, str):
+        alone = fact[1:-1] if fact[:1] == "{" and fact[-1:] == "}" else ""
+        return values[alone] if alone in values else fact.format_map(values)
+    if isinstance(fact, Mapping):
+        return {_filled(name, values): _filled(inner, values) for name, inner in fact.items()}
+    return [_filled(inner, values) for inner in fact] if isinstance(fact, list | tuple) else fact
+
+
+def _merged(below: Mapping[str, Any], above: Mapping[str, Any]) -> dict[str, Any]:
+    """Both, mappings within them merged too; `above` wins."""
+    both = {
+        name: _merged(below[name], above[name])
+        for name in below.keys() & above.keys()
+        if isinstance(below[name], Mapping) and isinstance(above[name], Mapping)
+    }
+    return {**below, **above, **both}
