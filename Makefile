@@ -54,6 +54,7 @@ lint: $(STAMP)  ## ruff and mypy
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
+	MYPYPATH=scripts $(BIN)/mypy scripts/make_tasks.py scripts/task_families
 
 .PHONY: fmt
 fmt: $(STAMP)  ## format, and mend what ruff can mend
