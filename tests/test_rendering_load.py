@@ -35,7 +35,6 @@ def test_a_model_name_the_library_knows_chooses_its_family() -> None:
     ("template", "family"),
     [
         ("glm4moe", "template"),
-        ("llama3_2", "llama-3"),
         ("nemotron_3_nano", "nemotron-3"),
         ("nemotron_3_ultra", "nemotron-3-ultra"),
         ("qwen3_5_think", "qwen3.5"),

@@ -100,31 +100,41 @@ def _describes(chat: ChatText) -> bool:
 
 
 def measure_ends(chat: ChatText, tokens: Tokens, eos: tuple[str, ...]) -> Ends:
-    """How a reply ends, from the text between a reply and what follows it."""
+    """How a reply ends, from the text between a reply and what follows it.
+
+    A token opens the next message instead where it stands before a user's text and never after it.
+    """
     after, _ = chat.after_stub([Message("user", _U1)], ())
     between = after.partition(_U1)[0]
-    places = [(at, -len(text), text) for text in tokens.texts.values() if (at := between.find(text)) >= 0]
-    if not places:
+    if not (first := _first_token(between, tokens)):
         return Ends("", eos, ())
-    at, _length, token = min(places)
+    at, token = first
+    before_user, _, after_user = chat([Message("user", _U1)], prompt=False).partition(_U1)
     alone = chat([Message("user", _U2), Message("assistant", STUB)], prompt=False).partition(STUB)[2]
-    if last := [(found, text) for text in tokens.texts.values() if (found := alone.find(text)) >= 0]:
-        return Ends(between[:at] + token, tuple(dict.fromkeys((token, min(last)[1], *eos))), ())
-    return _opening_ends(chat, tokens, token, eos)
+    last = _first_token(alone, tokens)
+    if token in before_user and token not in after_user and (not last or last[1] == token):
+        return _opening_ends(chat, tokens, token, eos)
+    return Ends(between[:at] + token, tuple(dict.fromkeys((token, *([last[1]] if last else []), *eos))), ())
 
 
 def _opening_ends(chat: ChatText, tokens: Tokens, user: str, eos: tuple[str, ...]) -> Ends:
-    """Families whose turns end with the token that opens the next message."""
-    openers = [user]
+    """The tokens that open the next message: a user's, and a tool result's after a call."""
+    opening = [user]
     if chat.shape.tools:
-        after, _ = chat.after_stub([Message("tool", _R1, tool_call_id="call00001", name=TOOL.name)], (TOOL,))
-        between = after.partition(_R1)[0]
-        alone = chat([Message("user", _U2), Message("assistant", tool_calls=(call(STUB, "call00001"),))], prompt=False)
-        own = alone.partition(STUB)[2]
-        fresh = [(at, text) for text in tokens.texts.values() if (at := between.find(text)) >= 0 and text not in own]
-        openers += [min(fresh)[1]] if fresh else []
-    opening = tuple(dict.fromkeys(openers))
-    return Ends("", tuple(dict.fromkeys((*opening, *eos))), opening)
+        result = Message("tool", _R1, tool_call_id="call00001", name=TOOL.name)
+        called = Message("assistant", tool_calls=(call(STUB, "call00001"),))
+        to_result = chat([Message("user", _U2), called, result]).partition(STUB)[2].partition(_R1)[0]
+        to_user = chat([Message("user", _U2), called, Message("user", _U1)]).partition(STUB)[2].partition(_U1)[0]
+        fresh = [(to_result.find(text), text) for text in tokens.texts.values() if text in to_result]
+        opening += [min(found)[1]] if (found := [one for one in fresh if one[1] not in to_user]) else []
+    kinds = tuple(dict.fromkeys(opening))
+    return Ends("", tuple(dict.fromkeys((*kinds, *eos))), kinds)
+
+
+def _first_token(text: str, tokens: Tokens) -> tuple[int, str] | None:
+    """The structural token that comes first in a text, the longest where several start there, and its place."""
+    places = [(at, -len(token), token) for token in tokens.texts.values() if (at := text.find(token)) >= 0]
+    return (min(places)[0], min(places)[2]) if places else None
 
 
 def choose_grammar(chat: ChatText, tokens: Tokens) -> Grammar | None:

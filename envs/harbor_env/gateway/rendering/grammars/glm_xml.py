@@ -66,11 +66,7 @@ def glm_xml(marker: Callable[[str], str]) -> GlmXml:
 
 def _written(call: ToolCall, tools: Sequence[Tool]) -> str:
     arguments = arguments_mapping(call, tools)
-    values = {
-        key: value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
-        for key, value in arguments.items()
-    }
-    pairs = [f"<arg_key>{key}</arg_key>\n<arg_value>{value}</arg_value>\n" for key, value in values.items()]
+    pairs = [f"<arg_key>{key}</arg_key>\n<arg_value>{_bare(value)}</arg_value>\n" for key, value in arguments.items()]
     return f"<tool_call>{call.name}\n{''.join(pairs)}</tool_call>"
 
 

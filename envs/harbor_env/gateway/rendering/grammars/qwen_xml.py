@@ -19,6 +19,7 @@ from harbor_env.gateway.rendering.guard import clear
 from harbor_env.gateway.types import Tool, ToolCall
 
 _FUNCTION = re.compile(r"\s*<function=([^<>\n]+)>")
+_LINE_FUNCTION = re.compile(r"^<function=([^<>\n]+)>", re.MULTILINE)
 _PARAMETER = re.compile(r"\s*<parameter=([^<>\n]+)>")
 _FUNCTION_END = re.compile(r"\s*(</function>)?\s*")
 _VALUE_END = r"</parameter>(?=\s*(?:<parameter=|</function>|{closer}|$))"
@@ -31,10 +32,21 @@ class QwenXml:
     name: str = "qwen-xml"
 
     def read(self, text: str, tools: Sequence[Tool]) -> Reading:
-        return read_calls(text, self.opener, partial(self._read_call, tools=tools), tools)
+        read_call = partial(self._read_call, tools=tools)
+        if self.opener not in text and (opened := self._opened(text, tools)) != text:
+            reading = read_calls(opened, self.opener, read_call, tools)
+            if reading.calls and not reading.findings:
+                reading.note("call_untidy", f"no {clear(self.opener)} before a function of a tool that is offered")
+                return reading
+        return read_calls(text, self.opener, read_call, tools)
 
     def write(self, calls: Sequence[ToolCall], tools: Sequence[Tool], joint: str = "\n") -> str:
         return joint.join(_written(call, tools) for call in calls)
+
+    def _opened(self, text: str, tools: Sequence[Tool]) -> str:
+        """The text with the opener put before functions of known tools at the start of a line, which models forget."""
+        names = {tool.name for tool in tools}
+        return _LINE_FUNCTION.sub(lambda found: (self.opener if found.group(1) in names else "") + found.group(), text)
 
     def _read_call(self, text: str, found: int, reading: Reading, *, tools: Sequence[Tool]) -> int:
         function = _FUNCTION.match(text, found + len(self.opener))
