@@ -6,14 +6,13 @@
 from __future__ import annotations
 
 import contextlib
-import grp
 import os
-import pwd
 import resource
 import signal
 from typing import Any, NoReturn
 
 from . import syscalls as sys_
+from .accounts import Account, find_account
 
 CANNOT_RUN, NOT_FOUND = 126, 127
 
@@ -42,14 +41,17 @@ def become(request: dict[str, Any], streams: list[int], namespace: int, cgroups:
         os.closerange(3, 1 << 30)
         if request["cpus"]:
             os.sched_setaffinity(0, request["cpus"])
-        environ = _environment(request)
+        account = find_account(request["user"])
+        environ = _environment(account, request["env"])
         _enter(request["cwd"], make=request["make_cwd"])
-        _shed(request)
+        _shed(request, account)
         os.execvpe(request["argv"][0], request["argv"], environ)
     except FileNotFoundError as error:
         _fail(NOT_FOUND, error)
-    except (OSError, KeyError, ValueError) as error:
+    except (OSError, ValueError, OverflowError) as error:
         _fail(CANNOT_RUN, error)
+    finally:
+        os._exit(CANNOT_RUN)  # whatever happened, this must never go on as a second process 1
 
 
 def _write(path: str, data: bytes) -> None:
@@ -71,41 +73,11 @@ def _enter(cwd: str, *, make: bool) -> None:
     os.chdir(cwd)
 
 
-def account(user: str | int | None) -> pwd.struct_passwd | None:
-    """The sandbox's own record of `user` ("name", "uid" or "uid:gid"); None for a number without a record."""
-    name = str(user if user is not None else 0).partition(":")[0]
-    try:
-        return pwd.getpwuid(int(name)) if name.isdigit() else pwd.getpwnam(name)
-    except KeyError:
-        if name.isdigit():
-            return None
-        if name == "root":
-            return None
-        raise
+def _environment(account: Account, given: dict[str, str]) -> dict[str, str]:
+    return {"HOME": account.home, "USER": account.name, "LOGNAME": account.name, **given}
 
 
-def _identity(user: str | int | None) -> tuple[int, int, list[int]]:
-    name, _, group = str(user if user is not None else 0).partition(":")
-    record = account(user)
-    uid = record.pw_uid if record else int(name) if name.isdigit() else 0
-    gid = record.pw_gid if record else 0
-    if group:
-        gid = int(group) if group.isdigit() else grp.getgrnam(group).gr_gid
-        return uid, gid, [gid]
-    groups = os.getgrouplist(record.pw_name, gid) if record else [gid]
-    return uid, gid, groups
-
-
-def _environment(request: dict[str, Any]) -> dict[str, str]:
-    record = account(request["user"])
-    uid = str(request["user"] if request["user"] is not None else 0)
-    home = record.pw_dir if record else "/root" if uid in ("0", "root") else "/"
-    name = record.pw_name if record else uid
-    defaults = {"HOME": home, "USER": name, "LOGNAME": name}
-    return {**defaults, **request["env"]}
-
-
-def _shed(request: dict[str, Any]) -> None:
+def _shed(request: dict[str, Any], account: Account) -> None:
     """Give up what a command must not have: capabilities, core dumps, another user's rights, inherited signals."""
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
     for name, value in request["limits"].items():
@@ -113,16 +85,12 @@ def _shed(request: dict[str, Any]) -> None:
     for capability in range(_LAST_CAPABILITY + 1):
         if capability not in _KEPT_CAPABILITIES and not sys_.drop_from_bounding_set(capability):
             break
-    uid, gid, groups = _identity(request["user"])
-    if request["mapped"]:
-        if uid != 0:
-            raise OSError(
-                f"user {request['user']!r} does not exist here: an ordinary user's sandbox has only root inside"
-            )
-    else:
-        os.setgroups(groups)
-        os.setresgid(gid, gid, gid)
-        os.setresuid(uid, uid, uid)
+    if not request["mapped"]:
+        os.setgroups(account.groups)
+        os.setresgid(account.gid, account.gid, account.gid)
+        os.setresuid(account.uid, account.uid, account.uid)
+    elif account.uid != 0:
+        raise OSError(f"user {account.name!r} does not exist here: an ordinary user's sandbox has only root inside")
     os.umask(0o022)
     for number in (signal.SIGPIPE, signal.SIGXFSZ, signal.SIGTERM, signal.SIGCHLD):
         signal.signal(number, signal.SIG_DFL)

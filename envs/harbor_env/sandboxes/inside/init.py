@@ -11,6 +11,7 @@ import os
 import select
 import signal
 import socket
+import sys
 from typing import Any, NoReturn
 
 from . import child, network, rootfs
@@ -24,12 +25,18 @@ def main(spec: dict[str, Any], control: socket.socket, cgroups: list[int]) -> No
     try:
         sys_.die_with_parent(signal.SIGKILL)
         namespace, notes = rootfs.build(spec)
+        _import_nothing_more()
         sys_.set_dumpable(False)
     except OSError as error:
         control.send(json.dumps({"failed": sys_.explain(error)}).encode())
         os._exit(1)
     _Init(control, namespace, cgroups).serve(notes)
     os._exit(0)
+
+
+def _import_nothing_more() -> None:
+    """From here on the paths modules are imported from are the sandbox's, where anybody may have put anything."""
+    sys.meta_path[:] = [finder for finder in sys.meta_path if getattr(finder, "__name__", "") != "PathFinder"]
 
 
 class _Init:
