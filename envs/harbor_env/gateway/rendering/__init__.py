@@ -34,6 +34,7 @@ class Renderer(Protocol):
 
     `tito` is `exact` when deltas are proved append-only, else `roots only` with the reason in `proof`.
     `stop_ids` end a turn; `opening_stop_ids` are those among them that also open the next message (GLM).
+    `notes` are the findings a full render of these messages comes with: what the template does not take as it is.
     `bridge` returns None where no exact delta exists. It reads `prompt_ids` but never copies them. `new_messages` may
     hold assistant messages no turn sampled: they are rendered as context.
     `parse` gets the prompt's ids only to see what was prefilled (an opened `<think>`).
@@ -49,6 +50,7 @@ class Renderer(Protocol):
     opening_stop_ids: tuple[int, ...]
 
     def render(self, messages: Sequence[Message], tools: Sequence[Tool]) -> list[int]: ...
+    def notes(self, messages: Sequence[Message], tools: Sequence[Tool]) -> tuple[Finding, ...]: ...
     def bridge(
         self, prompt_ids: Ids, sampled_ids: Ids, new_messages: Sequence[Message], tools: Sequence[Tool]
     ) -> Delta | None: ...
