@@ -87,9 +87,18 @@ def make_environment(folder: Path, dockerfile: str | None = "FROM python:3.12\n"
         session_id="task__1",
         trial_paths=trial,
         task_env_config=task,
-        cache=CACHE,
+        cache=str(own_cache(folder)),
         **kwargs,
     )
+
+
+def own_cache(folder: Path) -> Path:
+    """A cache that ends with the test, with no layers yet; bases are shared, for an ordinary user's is large."""
+    cache = folder / "cache"
+    if not cache.exists():
+        cache.mkdir(parents=True)
+        (cache / "bases").symlink_to(where().bases)
+    return cache
 
 
 def names(folder: Path) -> list[str]:

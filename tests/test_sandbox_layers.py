@@ -16,16 +16,15 @@ from harbor_env.errors import SandboxError, TaskError
 from harbor_env.sandboxes.layers import BakeOptions, Layer, bake, open_layer
 from harbor_env.sandboxes.sandbox import Bind
 from tests.sandbox_world import (
-    CACHE,
     DATA,
     bash,
     environment,
     make_environment,
     names,
     needs_sandbox,
+    own_cache,
     root,
     sandbox,
-    where,
     write_tree,
 )
 
@@ -34,11 +33,7 @@ pytestmark = needs_sandbox
 
 @pytest.fixture
 def options(tmp_path: Path) -> BakeOptions:
-    """A cache of the test's own, with no layers yet; the bases are shared, for an ordinary user's is large."""
-    cache = tmp_path / "cache"
-    cache.mkdir()
-    (cache / "bases").symlink_to(where().bases)
-    return BakeOptions(cache=cache)
+    return BakeOptions(cache=own_cache(tmp_path))
 
 
 async def test_a_baked_layer_is_mounted_read_only_and_runs_offline(options: BakeOptions) -> None:
@@ -168,8 +163,8 @@ async def test_a_file_the_context_lacks_is_a_fault_of_the_task(tmp_path: Path) -
         await env.start(force_build=False)
 
 
-async def test_the_task_s_layer_lies_over_the_harness_s(tmp_path: Path) -> None:
-    harness = await bake(tmp_path.name, "1", "echo harness | tee /opt/who /opt/only", options=BakeOptions(cache=CACHE))
+async def test_the_task_s_layer_lies_over_the_harness_s(tmp_path: Path, options: BakeOptions) -> None:
+    harness = await bake(tmp_path.name, "1", "echo harness | tee /opt/who /opt/only", options=options)
     async with environment(tmp_path, "FROM x\nRUN echo task > /opt/who\n", layers=[str(harness.path)]) as env:
         assert (await env.exec("cat /opt/who /opt/only")).stdout == "task\nharness\n"
 

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+import os
+import subprocess
 from pathlib import Path
 
 import pytest
 
-from harbor_env.sandboxes.limits import Enforcement, Hierarchy, Limits, enforce, find_hierarchy, find_v2
+from harbor_env.sandboxes.cgroups import Hierarchy, find_hierarchy, find_v2
+from harbor_env.sandboxes.limits import Enforcement, Limits, enforce
 from tests.sandbox_world import bash, needs_sandbox, sandbox, write_tree
 
 needs_cgroups = pytest.mark.skipif(isinstance(find_hierarchy(), str), reason=f"no cgroups: {find_hierarchy()}")
@@ -81,6 +84,32 @@ def test_on_cgroup_v2_without_controllers_the_reason_says_what_to_start_under(tm
     for folder in (own, tmp_path):
         (folder / "cgroup.subtree_control").unlink()
     assert "systemd-run --user --scope" in str(find_v2(own, tmp_path))
+
+
+UNIFIED = Path("/sys/fs/cgroup/unified")
+
+
+@pytest.mark.root
+@pytest.mark.skipif(not os.access(UNIFIED, os.W_OK), reason="no cgroup v2 beside v1 that root may write")
+def test_on_a_real_cgroup_v2_processes_make_room_for_children_with_limits() -> None:
+    controllers = tuple((UNIFIED / "cgroup.controllers").read_text().split())
+    control = UNIFIED / "cgroup.subtree_control"
+    added = set(controllers) - set(control.read_text().split())
+    own = UNIFIED / f"test-{os.getpid()}"
+    own.mkdir()
+    control.write_text("".join(f"+{name} " for name in controllers))
+    sleeper = subprocess.Popen(["sleep", "300"])
+    try:
+        (own / "cgroup.procs").write_text(str(sleeper.pid))
+        assert find_v2(own, own, controllers) == Hierarchy(2, {"": own})
+        assert (own / "openenv-harbor-owner/cgroup.procs").read_text().split() == [str(sleeper.pid)]
+        assert (own / "cgroup.subtree_control").read_text().split() == list(controllers)
+    finally:
+        sleeper.kill()
+        sleeper.wait()
+        (own / "openenv-harbor-owner").rmdir()
+        own.rmdir()
+        control.write_text("".join(f"-{name} " for name in added))
 
 
 def test_on_cgroup_v2_limits_are_written_in_its_own_terms(tmp_path: Path) -> None:

@@ -113,6 +113,7 @@ def _commit(sandbox: Sandbox, target: Path, facts: Mapping[str, Any]) -> Layer:
     (made / "layer.json").write_text(json.dumps(facts, indent=1), encoding="utf-8")
     if target.exists():
         shutil.move(target, sandbox.folder / "replaced")
+    os.sync()  # a sandbox's writes are not synced when it ends; a layer must be whole even after a power cut
     made.rename(target)
     return Layer(target, facts)
 

@@ -10,12 +10,11 @@ import os
 import uuid
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from functools import lru_cache
 from pathlib import Path
 
-PREFIX = "openenv-harbor-"
+from harbor_env.sandboxes.cgroups import CONTROLLERS, PREFIX, Hierarchy, find_hierarchy
+
 _CPU_PERIOD_US = 100_000
-_V1 = ("memory", "cpu", "pids")
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,14 +38,6 @@ class Enforcement:
 
 
 NO_LIMITS = Enforcement()
-
-
-@dataclass(frozen=True, slots=True)
-class Hierarchy:
-    """Where child cgroups may be made. `version` 1 has one folder per controller, 2 a single one under ""."""
-
-    version: int
-    folders: Mapping[str, Path]
 
 
 def enforce(limits: Limits, hierarchy: Hierarchy | str | None = None) -> Enforcement:
@@ -75,7 +66,8 @@ def _without_cgroups(name: str, limits: Limits, reason: str) -> Enforcement:
     notes = [f"limits not enforced by cgroups: {reason}"]
     if limits.processes is not None and os.geteuid() != 0:
         rlimits["processes"] = limits.processes
-        notes.append("processes limited by rlimit")
+    elif limits.processes is not None:
+        notes.append("processes not limited, because root's never are without cgroups")
     if limits.memory_bytes is not None:
         rlimits["data"] = limits.memory_bytes
         notes.append("memory limited for each process, not in sum")
@@ -93,79 +85,6 @@ def _affinity(cpus: float, name: str) -> tuple[int, ...]:
     return tuple(sorted(available[(start + step) % len(available)] for step in range(count)))
 
 
-@lru_cache(maxsize=1)
-def find_hierarchy() -> Hierarchy | str:
-    """Where this process may make cgroups with all three controllers, or the reason why nowhere."""
-    own = _own_cgroups(Path("/proc/self/cgroup").read_text(encoding="utf-8"))
-    mounts = _cgroup_mounts(Path("/proc/self/mountinfo").read_text(encoding="utf-8"))
-    folders = {name: _below(mounts, name, own.get(name, "/")) for name in _V1}
-    if all(folder is not None for folder in folders.values()):
-        found = {name: folder for name, folder in folders.items() if folder is not None}
-        blocked = [str(folder) for folder in found.values() if not os.access(folder, os.W_OK)]
-        return f"{blocked[0]} is not writable" if blocked else Hierarchy(1, found)
-    unified = _below(mounts, "", own.get("", "/"))
-    if unified is None:
-        return "no cgroup file system is mounted"
-    return find_v2(unified, mounts[""][1])
-
-
-def find_v2(own: Path, top: Path) -> Hierarchy | str:
-    """The nearest cgroup above `own` (itself included) whose children may have limits and take our processes."""
-    folder = own
-    while folder.is_relative_to(top):
-        control = folder / "cgroup.subtree_control"
-        if control.exists() and os.access(folder, os.W_OK) and os.access(folder / "cgroup.procs", os.W_OK):
-            if set(_V1) <= set(control.read_text(encoding="ascii").split()):
-                return Hierarchy(2, {"": folder})
-            if _delegate(folder, control):
-                return Hierarchy(2, {"": folder})
-        folder = folder.parent
-    return (
-        f"no writable cgroup with memory, cpu and pids at or above {own}; "
-        "start under `systemd-run --user --scope -p Delegate=yes`, or as root"
-    )
-
-
-def _delegate(folder: Path, control: Path) -> bool:
-    try:
-        control.write_text(" ".join(f"+{name}" for name in _V1), encoding="ascii")
-    except OSError:
-        return False
-    return set(_V1) <= set(control.read_text(encoding="ascii").split())
-
-
-def _own_cgroups(text: str) -> dict[str, str]:
-    """Path of this process by controller, "" for the unified hierarchy."""
-    own = {}
-    for line in text.splitlines():
-        _, names, path = line.split(":", 2)
-        own.update(dict.fromkeys(names.split(","), path))
-    return own
-
-
-def _cgroup_mounts(text: str) -> dict[str, tuple[str, Path]]:
-    """(root, mount point) by controller."""
-    mounts = {}
-    for line in text.splitlines():
-        left, _, right = line.partition(" - ")
-        kind, _, options = right.split(" ", 2)
-        if kind == "cgroup2":
-            mounts[""] = (left.split()[3], Path(left.split()[4]))
-        elif kind == "cgroup":
-            for name in options.split(","):
-                mounts[name] = (left.split()[3], Path(left.split()[4]))
-    return mounts
-
-
-def _below(mounts: Mapping[str, tuple[str, Path]], name: str, own: str) -> Path | None:
-    if name not in mounts:
-        return None
-    root, point = mounts[name]
-    relative = os.path.relpath(own, root)
-    path = point if relative.startswith("..") else point / relative
-    return path if path.is_dir() else None
-
-
 def _make_v1(found: Hierarchy, name: str, limits: Limits) -> tuple[str, ...]:
     quota = None if limits.cpus is None else int(limits.cpus * _CPU_PERIOD_US)
     values = {
@@ -174,7 +93,9 @@ def _make_v1(found: Hierarchy, name: str, limits: Limits) -> tuple[str, ...]:
         "pids": {"pids.max": limits.processes},
     }
     return tuple(
-        _make(found.folders[word] / f"{PREFIX}{name}", values[word]) for word in _V1 if any(values[word].values())
+        _make(found.folders[word] / f"{PREFIX}{name}", values[word])
+        for word in CONTROLLERS
+        if any(values[word].values())
     )
 
 

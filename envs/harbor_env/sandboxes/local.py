@@ -19,8 +19,9 @@ from harbor.models.trial.config import ResourceMode
 from harbor_env.errors import SandboxError, TaskError
 from harbor_env.sandboxes import transfer
 from harbor_env.sandboxes.build import Built, build
+from harbor_env.sandboxes.cgroups import find_hierarchy
 from harbor_env.sandboxes.layers import open_layer
-from harbor_env.sandboxes.limits import Limits, enforce, find_hierarchy
+from harbor_env.sandboxes.limits import Limits, enforce
 from harbor_env.sandboxes.network import Forwarder, check_allowlist, parse_address
 from harbor_env.sandboxes.places import places
 from harbor_env.sandboxes.preflight import obstacle

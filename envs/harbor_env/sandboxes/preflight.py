@@ -14,7 +14,7 @@ from functools import lru_cache
 from pathlib import Path
 
 from harbor_env.sandboxes.base import is_mapped
-from harbor_env.sandboxes.limits import find_hierarchy
+from harbor_env.sandboxes.cgroups import find_hierarchy
 from harbor_env.sandboxes.places import Places, places
 
 _PROGRAMS = ("bash", "tar", "rm", "mkdir", "chmod", "chown", "cat")

@@ -18,38 +18,21 @@ from pathlib import Path
 from typing import Any
 
 from harbor_env.errors import SandboxError
-from harbor_env.sandboxes.base import Base, is_mapped
+from harbor_env.sandboxes.base import is_mapped
 from harbor_env.sandboxes.control import Control
 from harbor_env.sandboxes.leftovers import claim, remove_cgroups, sweep
 from harbor_env.sandboxes.limits import NO_LIMITS, Enforcement
 from harbor_env.sandboxes.output import OnOutput, Output
 from harbor_env.sandboxes.places import Places
 from harbor_env.sandboxes.preflight import obstacle
+from harbor_env.sandboxes.root import Bind, Root, specify
 from harbor_env.sandboxes.starter import Keeper, start_keeper
+
+__all__ = ["Bind", "Command", "Completed", "Root", "Sandbox"]
 
 OUTPUT_LIMIT = 8 << 20
 _KILL_GRACE_S = 5.0
 _STOP_GRACE_S = 60.0
-
-
-@dataclass(frozen=True, slots=True)
-class Bind:
-    """A host path visible inside."""
-
-    source: str
-    target: str
-    readonly: bool = True
-
-
-@dataclass(frozen=True, slots=True)
-class Root:
-    """What a sandbox is made of. `layers` are folders of files, lowest first; `hosts` are (address, name) pairs."""
-
-    base: Base
-    layers: tuple[Path, ...] = ()
-    binds: tuple[Bind, ...] = ()
-    hostname: str = "sandbox"
-    hosts: tuple[tuple[str, str], ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,7 +86,7 @@ class Sandbox:
         try:
             await asyncio.to_thread(sweep, where.scratch)
             lock = claim(folder)
-            spec = _specify(folder, root, limits, keep)
+            spec = specify(folder, root, limits, keep)
             sandbox = cls(folder, tuple(point["target"] for point in spec["points"]), limits)
             await sandbox._launch(spec, lock)
             if keep:
@@ -233,54 +216,3 @@ class Sandbox:
             raise SandboxError(
                 f"the sandbox in {self.folder} did not end within {_STOP_GRACE_S:.0f} seconds"
             ) from error
-
-
-def _specify(folder: Path, root: Root, limits: Enforcement, keep: bool) -> dict[str, Any]:
-    """The keeper's instructions. `points` starts with "/"; each has its own upper and work folder."""
-    targets = ["/", *sorted(target for target in root.base.points if target != "/")]
-    points = []
-    for index, target in enumerate(targets):
-        upper, work = folder / f"upper{index}", folder / f"work{index}"
-        upper.mkdir()
-        upper.chmod(0o755)
-        work.mkdir()
-        points.append({"target": target, "lower": _lower(root, target), "upper": str(upper), "work": str(work)})
-    (folder / "root").mkdir()
-    return {
-        "folder": str(folder),
-        "root": str(folder / "root"),
-        "points": points,
-        "binds": [*_base_binds(root.base), *(_as_dict(bind) for bind in root.binds)],
-        "files": _files(root),
-        "hostname": root.hostname,
-        "mapped": is_mapped(),
-        "cgroups": list(limits.cgroups),
-        "keep": keep,
-    }
-
-
-def _lower(root: Root, target: str) -> list[str]:
-    """Lower folders of one mount point, top first."""
-    relative = target.lstrip("/")
-    stack = [*(layer / relative for layer in reversed(root.layers)), root.base.skeleton / relative]
-    found = [str(path) for path in stack if path.is_dir() and not path.is_symlink()]
-    return [*found, root.base.points[target]] if target in root.base.points else found
-
-
-def _base_binds(base: Base) -> list[dict[str, Any]]:
-    return [{"source": source, "target": target, "readonly": True} for source, target in base.binds]
-
-
-def _as_dict(bind: Bind) -> dict[str, Any]:
-    return {"source": bind.source, "target": bind.target, "readonly": bind.readonly}
-
-
-def _files(root: Root) -> dict[str, str]:
-    """Name files made for each sandbox; the host's resolver is of use only to commands on the host's network."""
-    resolver = Path("/etc/resolv.conf")
-    hosts = (("127.0.0.1", f"localhost {root.hostname}"), ("::1", "localhost"), *root.hosts)
-    return {
-        "/etc/hosts": "".join(f"{address} {name}\n" for address, name in hosts),
-        "/etc/hostname": f"{root.hostname}\n",
-        "/etc/resolv.conf": resolver.read_text(encoding="utf-8") if resolver.is_file() else "",
-    }
