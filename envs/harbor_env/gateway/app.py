@@ -70,6 +70,7 @@ class ModelRoute:
 
     async def _serve(self, request: Request, connection: Connection) -> str:
         gateway, dialect = self._gateway, self._dialect
+        await gateway.pace.turn()
         live = await gateway.sessions.live(session_secret(request))
         raw = await read_raw(request, gateway.config.body_limit)
         body = read_body(raw, request.headers.get("content-encoding", ""), gateway.config.body_limit)
@@ -78,7 +79,7 @@ class ModelRoute:
             await connection.whole(200, dialect.count(live.session.count(call)))
             return "ok"
         headers = {name: value for name in KEPT_HEADERS if (value := request.headers.get(name))}
-        work = take_turn(gateway.store, live, call, dialect=dialect.name, headers=headers)
+        work = take_turn(gateway.store, gateway.pace, live, call, dialect=dialect.name, headers=headers)
         return await respond(connection, dialect, call, work, gateway.config.keepalive)
 
 

@@ -13,26 +13,37 @@ from collections.abc import Mapping
 from harbor_env.errors import EngineError, GatewayError, RenderingError
 from harbor_env.gateway.engines import EngineRequest
 from harbor_env.gateway.limits import Stop
+from harbor_env.gateway.pace import Pace
 from harbor_env.gateway.roles import conversation_role
 from harbor_env.gateway.session import Plan
 from harbor_env.gateway.sessions import LiveSession
 from harbor_env.gateway.store import Store
-from harbor_env.gateway.types import Call, Generation, Message, Reply, Usage
+from harbor_env.gateway.types import Call, Finding, Generation, Message, Reply, Usage
 
 
-async def take_turn(store: Store, live: LiveSession, call: Call, *, dialect: str, headers: Mapping[str, str]) -> Reply:
+async def take_turn(
+    store: Store, pace: Pace, live: LiveSession, call: Call, *, dialect: str, headers: Mapping[str, str]
+) -> Reply:
     """The reply to one call. Cancelling it before the commit aborts the generation and leaves no turn.
 
-    `headers`, by lower-case name, are kept with the turn and tell which conversation of the harness it belongs to.
+    `pace` bounds how many calls are rendered or parsed in one pass of the loop. `headers`, by lower-case name, are kept
+    with the turn and tell which conversation of the harness it belongs to.
     Raises GatewayError, EngineError among them; the session is then as it was.
     """
+    await pace.turn()
     planned = plan(live, call)
     if isinstance(planned, Stop):
         await store.add_findings(live.session.id, [planned.finding])
         return _stopped(planned, call)
     began = time.time()
-    generation = await _generate(live, planned)
+    try:
+        generation = await _generate(live, planned)
+    except EngineError as error:
+        # No turn, but not silent: a rollout that came to nothing must say whose fault it was.
+        await store.add_findings(live.session.id, [Finding(error.kind, str(error))])
+        raise
     seconds = time.time() - began
+    await pace.turn()
     recorded = live.session.record(
         planned,
         generation,
