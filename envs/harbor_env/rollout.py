@@ -28,6 +28,8 @@ log = logging.getLogger(__name__)
 
 Progress = Callable[[str], None]
 """Told the name of each phase as it begins: session, sandbox, setup, agent, verifier, capture."""
+Opened = Callable[[OpenSession], None]
+"""Told of the session as soon as it is open."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -141,11 +143,13 @@ class _Attempt:
         )
 
 
-async def run_rollout(spec: RolloutSpec, progress: Progress = lambda phase: None) -> RolloutResult:
+async def run_rollout(
+    spec: RolloutSpec, progress: Progress = lambda phase: None, opened: Opened = lambda session: None
+) -> RolloutResult:
     """Run one attempt. Never raises, except CancelledError after the sandbox is gone."""
     attempt = _Attempt(spec, time.monotonic())
     try:
-        return await _run(attempt, progress)
+        return await _run(attempt, progress, opened)
     except GatewayError as error:
         kind: Literal["engine", "capture"] = "engine" if isinstance(error, EngineError) else "capture"
         reason = Reason(kind, one_line(str(error)))
@@ -158,13 +162,14 @@ async def run_rollout(spec: RolloutSpec, progress: Progress = lambda phase: None
     return attempt.result(Outcome(False, None, reason))
 
 
-async def _run(attempt: _Attempt, progress: Progress) -> RolloutResult:
+async def _run(attempt: _Attempt, progress: Progress, opened: Opened) -> RolloutResult:
     spec = attempt.spec
     harness = find(spec.harness)
     shutil.rmtree(attempt.logs, ignore_errors=True)
     async with GatewayClient(spec.gateway.url, spec.gateway.admin_key) as client:
         progress("session")
         attempt.session = await client.open(_session_options(spec))
+        opened(attempt.session)
         try:
             await _run_trial(attempt, harness, attempt.session, progress)
         finally:

@@ -206,6 +206,7 @@ def session_counts(turns: list[Turn], findings: Counter[str], idle_seconds: floa
             "sampled": sum(len(turn.sampled) for turn in turns),
             "trainable": sum(len(turn.sampled) for turn in turns if turn.trainable),
         },
+        "last_tool": next((turn.reply.tool_calls[-1].name for turn in reversed(turns) if turn.reply.tool_calls), ""),
         "roles": dict(Counter(turn.role for turn in turns)),
         "findings": dict(sorted(findings.items())),
         "idle_s": round(idle_seconds, 3),
