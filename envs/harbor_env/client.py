@@ -116,8 +116,8 @@ class HarborEnv(EnvClient[HarborAction, HarborObservation, HarborState]):  # typ
             raise
         frame: dict[str, Any] = json.loads(raw)
         if frame.get("type") == "error":
-            error = frame.get("data", {})
-            raise RuntimeError(f"Server error: {error.get('message')} (code: {error.get('code')})")
+            told = frame.get("data", {})
+            raise RuntimeError(f"Server error: {told.get('message')} (code: {told.get('code')})")
         return frame
 
     async def _drop(self) -> None:

@@ -60,7 +60,8 @@ def rollout(
 
     Run it again with the same --out to go on where it was interrupted.
     """
-    from harbor_env.cli.run import EngineFlags, Order, ended_by_signal, run
+    from harbor_env.cli.run import Order, ended_by_signal, run
+    from harbor_env.serving_gateway import EngineFlags
 
     order = Order(
         engine=EngineFlags(llm_url, engine, model, llm_api_key, tokenizer, renderer, window, gateway, admin_key),

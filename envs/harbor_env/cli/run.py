@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import signal
-from collections.abc import AsyncIterator, Coroutine
-from contextlib import asynccontextmanager
+from collections.abc import Coroutine
 from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
@@ -13,31 +12,14 @@ from typing import Any, Literal
 
 from harbor_env.batch import Job, plan_jobs, run_batch
 from harbor_env.cli.report import Report
-from harbor_env.embedded import embedded_model
 from harbor_env.errors import UsageError
-from harbor_env.gateway.process import gateway_process
-from harbor_env.gateway_client import GatewayClient
 from harbor_env.harnesses import find
 from harbor_env.harnesses.baking import bake_harness
 from harbor_env.rollout import GatewayAddress, RolloutSpec
+from harbor_env.serving_gateway import EngineFlags, serving_gateway
 from harbor_env.tasks import load_dataset
 
 INTERRUPTED = 130
-
-
-@dataclass(frozen=True, slots=True)
-class EngineFlags:
-    """What serves the rollouts: an engine for a gateway of our own, or a gateway that runs already."""
-
-    llm_url: str = ""
-    engine: str = ""
-    model: str = ""
-    llm_api_key: str = ""
-    tokenizer: str = ""
-    renderer: str = ""
-    window: int = 0
-    gateway: str = ""
-    admin_key: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,7 +59,7 @@ async def run(order: Order) -> int:
         jobs = plan_jobs(_chosen_tasks(order), order.harnesses, order.attempts)
         layers = await _layers(order, report)
         adapters = asyncio.ensure_future(asyncio.to_thread(_load_adapters, order.harnesses))
-        async with _gateway(order.engine, out, report) as address:
+        async with serving_gateway(order.engine, out, report.say) as address:
             await adapters
             report.gateway(address)
 
@@ -127,50 +109,6 @@ async def _layers(order: Order, report: Report) -> dict[str, tuple[Path, ...]]:
         bakes = order.sandbox == "local" and harness.bake is not None
         layers[name] = (await bake_harness(harness, report.say),) if bakes else ()
     return layers
-
-
-@asynccontextmanager
-async def _gateway(flags: EngineFlags, out: Path, report: Report) -> AsyncIterator[GatewayAddress]:
-    if flags.gateway:
-        async with GatewayClient(flags.gateway, flags.admin_key) as client:
-            facts = (await client.health()).get("engine") or {}
-        yield _address(flags.gateway, flags.admin_key, flags, facts)
-        return
-    command = ["--data", str(out / "gateway"), *_engine_command(flags, report)]
-    async with gateway_process(command, out / "logs" / "gateway.log", llm_api_key=flags.llm_api_key) as running:
-        yield _address(running.url, running.admin_key, flags, running.ready)
-
-
-def _engine_command(flags: EngineFlags, report: Report) -> list[str]:
-    engine, tokenizer = flags.engine, flags.tokenizer
-    if engine in ("", "llamacpp") and not flags.llm_url:
-        model = embedded_model(report.say)
-        engine, tokenizer = f"llamacpp:{model}", tokenizer or str(model)
-    given = {
-        "--llm-url": flags.llm_url,
-        "--engine": engine,
-        "--model": flags.model,
-        "--tokenizer": tokenizer,
-        "--renderer": flags.renderer,
-        "--window": str(flags.window or ""),
-    }
-    return [part for flag, value in given.items() if value for part in (flag, value)]
-
-
-def _address(url: str, admin_key: str, flags: EngineFlags, facts: dict[str, Any]) -> GatewayAddress:
-    return GatewayAddress(
-        url.rstrip("/"),
-        admin_key,
-        model=_model_name(flags.model or str(facts.get("model") or "")),
-        window=int(facts.get("window") or 0),
-        level=str(facts.get("level") or ""),
-        tito=str(facts.get("tito") or ""),
-    )
-
-
-def _model_name(name: str) -> str:
-    """A name a harness can put in a flag or a file: the last part of a path, without its suffix."""
-    return name.rstrip("/").rpartition("/")[2].removesuffix(".gguf") or "policy"
 
 
 def _spec(
