@@ -1,0 +1,112 @@
+"""The command line: fast to start, one sentence for what a user got wrong, exit 2, no traceback."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from harbor_env.atif import AtifCheck
+from harbor_env.cli.report import result_line, summary
+from harbor_env.outcome import Reason
+from harbor_env.rollout import RolloutResult
+from tests.tiny_harness import write_task
+from tests.tokenizers import qwen3_dir
+
+REPOSITORY = Path(__file__).parents[1]
+OK = RolloutResult(
+    "0000-a-h-0",
+    "a",
+    "h",
+    "local",
+    ok=True,
+    reward=1.0,
+    seconds={"total": 12.3},
+    counts={"turns": 9, "roots": 1, "rows": 1, "sampled_tokens": 1043},
+    atif=AtifCheck("match"),
+    level="tokens",
+)
+FAILED = RolloutResult("0001-b-h-0", "b", "h", "local", ok=False, reward=None, reason=Reason("engine", "It is down."))
+
+
+def command(*words: str, cwd: Path = REPOSITORY) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, "-m", "harbor_env.cli", *words],
+        cwd=cwd,
+        capture_output=True,
+        text=True,
+        timeout=100,
+        check=False,
+    )
+
+
+def test_help_starts_without_harbor_openenv_or_an_engine() -> None:
+    code = "import sys, harbor_env.cli; print(*{name.partition('.')[0] for name in sys.modules})"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60, check=True)
+    heavy = {"harbor", "openenv", "transformers", "torch", "aiohttp", "starlette", "pydantic", "xllamacpp", "litellm"}
+    assert heavy.isdisjoint(done.stdout.split())
+
+
+def test_help_teaches_with_commands() -> None:
+    done = command("rollout", "--help")
+    assert done.returncode == 0
+    assert "$ openenv-harbor rollout -n 2" in done.stdout
+
+
+@pytest.mark.parametrize(
+    ("words", "sentence"),
+    [
+        (["rollout", "--task-index", "9999"], "numbered 0 to"),
+        (["rollout", "--task", "no-such-task"], "no task named 'no-such-task'"),
+        (["rollout", "--dataset", "no-such-dataset"], "is no dataset"),
+        (["rollout", "--split", "no-such-split"], "has no split"),
+        (["rollout", "--harness", "no-such-harness", "--gateway", "http://127.0.0.1:9"], "no harness"),
+        (["rollout", "--harness", ","], "at least one harness"),
+        (["rollout", "--purpose", "fun"], "train or eval"),
+        (["rollout", "--harness", "tests.tiny_harness:TINY", "--engine", "nonsense"], "no engine 'nonsense'"),
+        (["export", "--data", "no-such-folder"], "not the data folder of a gateway"),
+        (["export"], "Give --data"),
+        (["export", "--url", "http://127.0.0.1:9"], "give --session"),
+        (["bake", "--harness", "no-such-harness"], "no harness"),
+        (["gateway", "--host", "0.0.0.0"], "--admin-key"),
+    ],
+)
+def test_what_a_user_got_wrong_is_one_sentence_and_exit_2(words: list[str], sentence: str, tmp_path: Path) -> None:
+    out = ["--out", str(tmp_path / "out")] if words[0] == "rollout" else []
+    done = command(*words, *out)
+    assert done.returncode == 2, done
+    assert sentence in done.stderr
+    assert "Traceback" not in done.stderr
+    assert len(done.stderr.strip().splitlines()) == 1
+
+
+def test_a_rollout_with_a_scripted_policy_leaves_its_files_and_one_json_line(tmp_path: Path) -> None:
+    out, task = tmp_path / "out", write_task(tmp_path / "write-42")
+    done = command(
+        *("rollout", "--json", "--dataset", str(task), "--harness", "tests.tiny_harness:TINY", "--out", str(out)),
+        *("--engine", f"scripted:{REPOSITORY}/tests/tiny_policy.py:write_42", "--tokenizer", str(qwen3_dir())),
+    )
+    assert done.returncode == 0, done
+    [line] = done.stdout.splitlines()
+    result = json.loads(line)
+    assert (result["ok"], result["reward"], result["counts"]["rows"]) == (True, 1.0, 1)
+    assert sorted(path.name for path in out.iterdir()) == ["gateway", "logs", "results.jsonl", "rows.jsonl", "traces"]
+    exported = command("export", "--data", str(out / "gateway"), "--format", "rows", "--out", str(tmp_path / "r.jsonl"))
+    assert exported.returncode == 0, exported
+    [row] = [json.loads(text) for text in (tmp_path / "r.jsonl").read_text().splitlines()]
+    assert row["trained_tokens"] == result["counts"]["trainable_tokens"]
+
+
+def test_a_finished_rollout_is_one_line() -> None:
+    line = "   ok    reward=1.00  turns=9  roots=1  rows=1  tokens=1043  atif=match  12s"
+    assert result_line(OK) == line
+    assert result_line(FAILED) == "   FAIL  engine: It is down.  0s"
+
+
+def test_the_summary_counts_per_harness_and_failures_by_reason() -> None:
+    lines = summary([OK, FAILED])
+    assert lines[2].split() == ["h", "2", "1", "100%", "1.00", "9", "1", "1043"]
+    assert lines[3] == "failed: engine 1"
