@@ -29,9 +29,11 @@ async def _server(serve: object) -> AsyncIterator[int]:
 
 async def _echo_upper(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
     """Answers only once the sender has ended its half."""
-    writer.write((await reader.read()).upper())
-    await writer.drain()
-    writer.close()
+    try:
+        writer.write((await reader.read()).upper())
+        await writer.drain()
+    finally:
+        writer.close()
 
 
 @asynccontextmanager
@@ -103,6 +105,18 @@ async def test_a_gateway_that_is_down_resets_the_connection() -> None:
     async with _with_gateway(port) as box:
         done = await bash(box, f"exec 3<>/dev/tcp/127.0.0.1/{port}; cat <&3")
     assert (done.stdout, done.code) == ("", 1)
+
+
+@needs_sandbox
+async def test_a_sandbox_cannot_exhaust_this_process_s_descriptors() -> None:
+    async with _server(_echo_upper) as port, sandbox() as box:
+        forwarder = Forwarder(Address("127.0.0.1", port), limit=2)
+        await forwarder.open(box.control)
+        held = f"exec 3<>/dev/tcp/127.0.0.1/{port} 4<>/dev/tcp/127.0.0.1/{port}; sleep 0.2; "
+        done = await bash(box, held + ASK.format(port=port, times=1))
+        assert "ConnectionResetError" in done.stderr
+        assert (await bash(box, ASK.format(port=port, times=1))).code == 0
+        await forwarder.close()
 
 
 @needs_sandbox

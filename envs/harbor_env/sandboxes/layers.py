@@ -73,7 +73,8 @@ async def make_layer(
 ) -> Layer:
     """The layer called `key`, made by `await build(sandbox)` if it is not there; what `build` returns are its facts.
 
-    Concurrent callers, in this and other processes, wait for one to build. A failed build leaves nothing.
+    Concurrent callers, in this and other processes, wait for one to build. A failed build leaves nothing. `fresh`
+    replaces a layer that is there, under the feet of sandboxes that run on it.
     """
     found = None if fresh else find_layer(where, key)
     if found is not None:

@@ -51,10 +51,14 @@ def parse_address(text: str) -> Address:
 
 
 class Forwarder:
-    """Serves a sandbox's gateway socket while open. `close` ends running connections too."""
+    """Serves a sandbox's gateway socket while open. `close` ends running connections too.
 
-    def __init__(self, gateway: Address) -> None:
+    Beyond `limit` connections at once, further ones are reset: descriptors here are this process's own.
+    """
+
+    def __init__(self, gateway: Address, limit: int = 256) -> None:
         self._gateway = gateway
+        self._limit = limit
         self._server: asyncio.Server | None = None
         self._connections: set[asyncio.Task[None]] = set()
 
@@ -75,26 +79,27 @@ class Forwarder:
 
     def _accept(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         """Not a coroutine: asyncio reports one it was given as failed when it is cancelled, as `close` does."""
+        if len(self._connections) >= self._limit:
+            _reset(writer)
+            return
         task = asyncio.create_task(self._join(reader, writer))
         self._connections.add(task)
         task.add_done_callback(self._connections.discard)
 
     async def _join(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        ends = [writer]
         try:
             out_reader, out_writer = await asyncio.open_connection(self._gateway.host, self._gateway.port, limit=_CHUNK)
-        except OSError:
-            _reset(writer)
-            return
-        try:
+            ends.append(out_writer)
             async with asyncio.TaskGroup() as both:
                 both.create_task(_pump(reader, out_writer))
                 both.create_task(_pump(out_reader, writer))
-        except* (ConnectionError, OSError):
-            _reset(writer)
-            _reset(out_writer)
+        except* OSError:
+            for end in ends:
+                _reset(end)
         finally:
-            writer.close()
-            out_writer.close()
+            for end in ends:
+                end.close()
 
 
 async def _pump(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
