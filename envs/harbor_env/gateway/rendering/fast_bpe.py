@@ -15,6 +15,8 @@ import tiktoken
 
 GPT2 = r"""'s|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+"""
 """The pattern a ByteLevel pre-tokenizer uses where it brings none of its own."""
+GPT2_DIGITS = r"""'s|'t|'re|'ve|'m|'ll|'d| ?\p{L}+|\p{N}| ?[^\s\p{L}\p{N}]+|\s+(?=\p{N})|\s+(?!\S)|\s+"""
+"""The same after every digit was cut off: a digit takes no space before it, and a run of spaces ends at one."""
 
 SAMPLE = (
     "def f(x):\n\treturn {'a': [1, 2.50, -3e10]}  # it's 100% done\r\n\r\n   <b>tag</b>\u00a0\u3000end\n"
@@ -23,10 +25,26 @@ SAMPLE = (
 )
 
 
-class FastBpe:
-    """Encodes text in which the texts of `special` tokens stand for their ids and everything else is plain."""
+_NEVER = frozenset({0xC0, 0xC1})
+"""Bytes that UTF-8 never has. Those from 0xF1 on it has in characters above U+3FFFF alone."""
 
-    def __init__(self, encoding: tiktoken.Encoding, special: Mapping[str, int], prepare: Callable[[str], str]) -> None:
+
+class FastBpe:
+    """Encodes text in which the texts of `special` tokens stand for their ids and everything else is plain.
+
+    `slow` encodes texts in which `odd` is found: characters with a byte the vocabulary lacks.
+    """
+
+    def __init__(
+        self,
+        encoding: tiktoken.Encoding,
+        special: Mapping[str, int],
+        prepare: Callable[[str], str],
+        odd: re.Pattern[str] | None,
+        slow: Callable[[str], list[int]],
+    ) -> None:
+        self._odd = odd
+        self._slow = slow
         self._encode = encoding.encode_ordinary
         self._special = dict(special)
         self._prepare = prepare
@@ -34,6 +52,8 @@ class FastBpe:
         self._split = re.compile(f"({'|'.join(map(re.escape, longest_first))})") if longest_first else None
 
     def encode(self, text: str) -> list[int]:
+        if self._odd and self._odd.search(text):
+            return self._slow(text)
         if self._split is None:
             return self._encode(self._prepare(text))
         ids: list[int] = []
@@ -61,7 +81,8 @@ def fast_bpe(
     if ranks is None:
         return None
     encoding = tiktoken.Encoding("fast", pat_str=pattern, mergeable_ranks=ranks, special_tokens={})
-    fast = FastBpe(encoding, special, lambda text: normalize(before(text)))
+    odd = _odd_characters(data["model"]["vocab"])
+    fast = FastBpe(encoding, special, lambda text: normalize(before(text)), odd, reference)
     sample = SAMPLE + "".join(special) + SAMPLE
     return fast if fast.encode(sample) == reference(sample) else None
 
@@ -76,6 +97,8 @@ def _pattern(pre_tokenizer: Any) -> str | None:
     if pre_tokenizer["type"] != "Sequence" or len(parts) != 2:
         return None
     split, level = parts
+    if split == {"type": "Digits", "individual_digits": True}:
+        return GPT2_DIGITS if _plain_bytes(level, use_regex=True) else None
     if split["type"] != "Split" or split["behavior"] != "Isolated" or split["invert"]:
         return None
     if level["type"] != "ByteLevel" or not _plain_bytes(level, use_regex=False):
@@ -119,12 +142,24 @@ def _ranks(model: Mapping[str, Any]) -> dict[bytes, int] | None:
             return None
         last = made
     letters = _byte_of_letter()
-    if not all(letter in vocab for letter in letters):
+    if any(0x80 <= byte < 0xF1 and byte not in _NEVER for byte in _missing(vocab)):
         return None
     try:
         return {bytes(letters[letter] for letter in text): token for text, token in vocab.items()}
     except KeyError:
         return None
+
+
+def _missing(vocab: Mapping[str, int]) -> list[int]:
+    return [byte for letter, byte in _byte_of_letter().items() if letter not in vocab]
+
+
+def _odd_characters(vocab: Mapping[str, int]) -> re.Pattern[str] | None:
+    """The characters with a byte the vocabulary lacks, as one pattern."""
+    missing = _missing(vocab)
+    plain = "".join(f"\\x{byte:02x}" for byte in missing if byte < 0x80)
+    high = "\U00040000-\U0010ffff" if any(byte >= 0xF1 for byte in missing) else ""
+    return re.compile(f"[{plain}{high}]") if plain or high else None
 
 
 def _byte_of_letter() -> dict[str, int]:

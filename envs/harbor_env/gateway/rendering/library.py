@@ -58,7 +58,8 @@ class LibraryRenderer(FamilyRenderer):
     def parse(self, ids: Ids, prompt_ids: Ids, tools: Sequence[Tool]) -> Parsed:
         if self._family.grammar:
             return super().parse(ids, prompt_ids, tools)
-        return read_reply(self._library, list(ids), list(prompt_ids[-TAIL:]), tools)
+        text = self._tokens.decode(self._without_stop(ids))
+        return read_reply(self._library, list(ids), list(prompt_ids[-TAIL:]), tools, text)
 
     def compose(self, message: Message, tools: Sequence[Tool]) -> list[int]:
         if self._family.grammar:

@@ -10,7 +10,6 @@ import json
 from collections.abc import Sequence
 from typing import Any
 
-from harbor_env.errors import RenderingError
 from harbor_env.gateway.rendering import Parsed
 from harbor_env.gateway.rendering.conversation import tool_dict
 from harbor_env.gateway.rendering.grammars.reading import dump_json, unwrap_custom
@@ -21,11 +20,12 @@ from harbor_env.gateway.types import Finding, Message, Tool, ToolCall
 _NONE = Guard(())
 
 
-def read_reply(library: Any, ids: list[int], prompt_tail: list[int], tools: Sequence[Tool]) -> Parsed:
+def read_reply(library: Any, ids: list[int], prompt_tail: list[int], tools: Sequence[Tool], text: str) -> Parsed:
+    """`text` is the reply as it stands: what is given where the library cannot read it at all."""
     try:
         read = library.parse_response(ids, tools=[tool_dict(tool, _NONE) for tool in tools], prompt_ids=prompt_tail)
     except RAISED as error:
-        raise RenderingError(f"the renderer could not read a reply: {error}") from error
+        return Parsed(Message("assistant", text), (Finding("reply_unreadable", f"kept as text: {error}"),))
     calls: list[ToolCall] = []
     findings: list[Finding] = []
     content = read.content or ""
@@ -38,9 +38,8 @@ def read_reply(library: Any, ids: list[int], prompt_tail: list[int], tools: Sequ
         else:
             content = "\n".join(filter(None, [content, attempt.raw]))
             findings.append(Finding("call_malformed", f"{attempt.status.value}: a call that cannot be read stays text"))
-    message = Message("assistant", content, reasoning=read.reasoning_content or "")
     calls = unwrap_custom(calls, tools)
-    return Parsed(Message("assistant", message.content, message.reasoning, tuple(calls)), tuple(findings))
+    return Parsed(Message("assistant", content, read.reasoning_content or "", tuple(calls)), tuple(findings))
 
 
 def _arguments(attempt: Any) -> str:

@@ -17,12 +17,15 @@ from harbor_env.gateway.types import Finding, Tool, ToolCall
 
 @dataclass(slots=True)
 class Reading:
-    """What a grammar found in a text: content around the calls, the calls in order, findings."""
+    """What a grammar found in a text: content around the calls, the calls in order, findings.
+
+    `kept` are the pieces of content so far.
+    """
 
     content: str = ""
     calls: list[ToolCall] = field(default_factory=list)
     findings: list[Finding] = field(default_factory=list)
-    _kept: list[str] = field(default_factory=list)
+    kept: list[str] = field(default_factory=list)
 
     def call(self, name: str, arguments: str) -> None:
         self.calls.append(ToolCall("", clear(name).strip(), clear(arguments)))
@@ -34,7 +37,7 @@ class Reading:
         """Keep a call that cannot be read, from its opener to its closer, as content; where the rest starts."""
         close = text.find(closer, found)
         end = close + len(closer) if close >= 0 else len(text)
-        self._kept.append(text[found:end])
+        self.kept.append(text[found:end])
         self.note("call_unclosed" if close < 0 else "call_malformed", "a call that cannot be read stays text")
         return end
 
@@ -42,7 +45,7 @@ class Reading:
 def read_calls(text: str, opener: str, read_call: Callable[[str, int, Reading], int], tools: Sequence[Tool]) -> Reading:
     """`read_call(text, where the opener stands, reading)` reads one call and tells where the text after it starts."""
     reading = Reading()
-    kept = reading._kept
+    kept = reading.kept
     position = 0
     while (found := text.find(opener, position)) >= 0:
         kept.append(text[position:found])
