@@ -1,0 +1,111 @@
+"""The environment server as an ASGI app, on openenv's own: reset, step, state, the Task API, and the gateway below it.
+
+`uvicorn harbor_env.server.app:app` serves with settings from environment variables; `openenv-harbor serve` from flags.
+"""
+
+from __future__ import annotations
+
+import harbor_env.light_openenv  # noqa: F401  # first: it keeps openenv's web interface out
+
+# isort: split
+import asyncio
+import os
+import sys
+from functools import partial
+from typing import Any
+
+import uvicorn
+from fastapi import FastAPI
+from openenv.core.env_server.http_server import HTTPEnvServer
+from openenv.core.env_server.types import ConcurrencyConfig
+
+from harbor_env.errors import HarborEnvError
+from harbor_env.models import HarborAction, HarborObservation, HarborState
+from harbor_env.server.backend import Backend
+from harbor_env.server.capture_proxy import CaptureProxy
+from harbor_env.server.connections import CURRENT, Connections
+from harbor_env.server.environment import HarborEnvironment
+from harbor_env.server.guard import Guard
+from harbor_env.server.settings import ServerConfig, from_environment
+
+NAME = "harbor_env"
+
+
+class EpisodeServer(HTTPEnvServer):  # type: ignore[misc]
+    """openenv's server, whose reaper of idle episodes hears of steps that run."""
+
+    async def _create_session(self) -> tuple[str, Any]:
+        session_id, environment = await super()._create_session()
+        connection = CURRENT.get()
+        if connection is not None:
+            connection.touch = partial(self._update_session_activity, session_id)
+        return session_id, environment
+
+
+def create_app(config: ServerConfig, backend: Backend | None = None) -> FastAPI:
+    """The app; its start opens `backend`, the gateway with it, unless that has been done."""
+    shared = backend or Backend(config)
+    app = FastAPI(title="openenv-harbor", version="1.0.0", description="Harbor tasks as an OpenEnv environment.")
+    server = EpisodeServer(
+        partial(HarborEnvironment, shared),
+        HarborAction,
+        HarborObservation,
+        concurrency_config=ConcurrencyConfig(max_concurrent_envs=config.envs, session_timeout=2 * config.idle),
+        env_name=NAME,
+        state_cls=HarborState,
+    )
+    proxy = CaptureProxy(shared)
+    app.router.on_startup += [shared.start, proxy.start]
+    app.router.on_shutdown += [proxy.close, shared.close]
+    app.mount("/capture", proxy)
+    server.register_routes(app)
+    app.add_middleware(Connections, idle=config.idle)
+    app.add_middleware(Guard, key=config.admin_key)
+    app.state.backend = shared
+    return app
+
+
+async def serve(config: ServerConfig) -> None:
+    """Serve until stopped. Raises what keeps the gateway from starting before anything listens."""
+    config.check()
+    backend = Backend(config)
+    await backend.start()
+    try:
+        await uvicorn.Server(uvicorn_config(create_app(config, backend), config)).serve()
+    finally:
+        await backend.close()
+
+
+def uvicorn_config(app: FastAPI, config: ServerConfig) -> uvicorn.Config:
+    return uvicorn.Config(
+        app,
+        host=config.host,
+        port=config.port,
+        log_level="warning",
+        access_log=False,
+        ws_ping_interval=config.ping,
+        ws_ping_timeout=2 * config.ping,
+        ws_max_size=16 * 2**20,
+        timeout_graceful_shutdown=30,
+    )
+
+
+def main() -> None:
+    """The `server` command: settings from environment variables."""
+    try:
+        asyncio.run(serve(from_environment(os.environ)))
+    except HarborEnvError as error:
+        sys.exit(f"Error: {error}")
+
+
+def __getattr__(name: str) -> FastAPI:
+    """`app`, made when it is asked for: importing this module starts nothing."""
+    if name != "app":
+        raise AttributeError(name)
+    config = from_environment(os.environ)
+    config.check()
+    return create_app(config)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,151 @@
+"""What all episodes of a server share: tasks, the gateway and its supervision, and the pool of worker processes.
+
+Invariant: a gateway that dies is started again over the same store; the rollouts that ran through it end as data.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import sys
+from typing import Any
+
+import aiohttp
+
+from harbor_env.errors import GatewayError, HarborEnvError, UsageError
+from harbor_env.gateway_client import GatewayClient
+from harbor_env.rollout import GatewayAddress
+from harbor_env.server.catalog import Catalog
+from harbor_env.server.pool import Pool
+from harbor_env.server.settings import ServerConfig
+from harbor_env.serving_gateway import serving_gateway
+
+log = logging.getLogger(__name__)
+
+LOOK_EVERY = 2.0
+"""Seconds between looks at whether the gateway still answers."""
+REACHED_WITHIN = 20.0
+
+
+class Backend:
+    """Started once per server, on its event loop; `start` again does nothing."""
+
+    def __init__(self, config: ServerConfig) -> None:
+        self.config = config
+        self.catalog = Catalog(config.datasets)
+        self.pool = Pool(config.data / "logs" / "workers.log", limit=config.envs)
+        self.loop: asyncio.AbstractEventLoop | None = None
+        self._address: GatewayAddress | None = None
+        self._serving = asyncio.Event()
+        self._supervision: asyncio.Task[None] | None = None
+        self._outside: dict[str, str] = {}
+
+    async def start(self) -> None:
+        """Open the gateway and begin to import Harbor. Raises UsageError, TaskError or GatewayError."""
+        if self._supervision is not None:
+            return
+        self.loop = asyncio.get_running_loop()
+        await asyncio.to_thread(lambda: self.catalog.splits)
+        await self.pool.start()
+        opened: asyncio.Future[None] = self.loop.create_future()
+        self._supervision = asyncio.create_task(self._supervise(opened))
+        await opened
+
+    async def close(self) -> None:
+        if self._supervision is not None:
+            self._supervision.cancel()
+            await asyncio.wait({self._supervision})
+        await self.pool.close()
+
+    @property
+    def address(self) -> GatewayAddress | None:
+        """The gateway as this machine sees it; None while it is being started."""
+        return self._address
+
+    async def gateway(self, sandbox: str) -> GatewayAddress:
+        """The gateway as `sandbox` reaches it. UsageError: it cannot; GatewayError: there is none just now."""
+        try:
+            async with asyncio.timeout(REACHED_WITHIN):
+                await self._serving.wait()
+        except TimeoutError:
+            raise GatewayError("engine_down", "The gateway is being started again.") from None
+        address = self._address
+        if address is None:
+            raise GatewayError("engine_down", "The gateway is being started again.")
+        if sandbox == "local" or self.config.engine.gateway:
+            return address
+        if not self.config.public_url:
+            raise UsageError(
+                f"A {sandbox!r} sandbox cannot reach {address.url}: start the server with --public-url and an address"
+                " that leads here from outside."
+            )
+        return await self._from_outside(address)
+
+    async def counts(self, session: str) -> dict[str, Any]:
+        """What the gateway says of a session so far; {} where it cannot be asked."""
+        if self._address is None or not session:
+            return {}
+        with contextlib.suppress(GatewayError, TimeoutError):
+            async with asyncio.timeout(5), GatewayClient(self._address.url, self._address.admin_key) as client:
+                return await client.counts(session)
+        return {}
+
+    async def engine_facts(self) -> dict[str, Any]:
+        """What the gateway measured of its engine: ready, level, model, window, tito."""
+        if self._address is None:
+            return {"ready": False}
+        with contextlib.suppress(GatewayError, TimeoutError):
+            async with asyncio.timeout(5), GatewayClient(self._address.url) as client:
+                return dict((await client.health()).get("engine") or {})
+        return {"ready": False}
+
+    async def _from_outside(self, address: GatewayAddress) -> GatewayAddress:
+        """The exposed gateway, once it has answered at its public address."""
+        url = f"{self.config.public_url.rstrip('/')}/capture"
+        if url not in self._outside:
+            try:
+                async with (
+                    aiohttp.ClientSession(timeout=aiohttp.ClientTimeout(total=REACHED_WITHIN)) as http,
+                    http.get(f"{url}/health") as response,
+                ):
+                    if response.status != 200:
+                        raise UsageError(f"{url}/health answered {response.status}: --public-url does not lead here.")
+            except (aiohttp.ClientError, TimeoutError) as error:
+                raise UsageError(f"{url}/health does not answer ({error}): --public-url does not lead here.") from error
+            self._outside[url] = url
+        return GatewayAddress(url, address.admin_key, address.model, address.window, address.level, address.tito)
+
+    async def _supervise(self, opened: asyncio.Future[None]) -> None:
+        more = ["--workers", str(self.config.gateway_workers)] if self.config.gateway_workers > 1 else []
+        while True:
+            try:
+                async with serving_gateway(self.config.engine, self.config.data, _say, *more) as address:
+                    self._address = address
+                    self._serving.set()
+                    if not opened.done():
+                        opened.set_result(None)
+                    await self._until_down(address)
+            except (HarborEnvError, OSError) as error:
+                if not opened.done():
+                    opened.set_exception(error)
+                    return
+                log.error("The gateway could not be started: %s", error)
+                await asyncio.sleep(LOOK_EVERY)
+            self._serving.clear()
+            self._address = None
+
+    async def _until_down(self, address: GatewayAddress) -> None:
+        async with GatewayClient(address.url) as client:
+            while True:
+                await asyncio.sleep(LOOK_EVERY)
+                try:
+                    async with asyncio.timeout(60):
+                        await client.health()
+                except (GatewayError, TimeoutError) as error:
+                    log.error("The gateway is gone and is started again: %s", error)
+                    return
+
+
+def _say(line: str) -> None:
+    print(line, file=sys.stderr, flush=True)

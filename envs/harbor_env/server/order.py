@@ -1,0 +1,48 @@
+"""From an action and a task to what a worker is told to run. Pure."""
+
+from __future__ import annotations
+
+from harbor_env.models import HarborAction
+from harbor_env.rollout import GatewayAddress, RolloutSpec
+from harbor_env.server.settings import ServerConfig
+from harbor_env.server.worker import Run
+from harbor_env.tasks import Task
+
+AGENT_SECONDS = 3600.0
+VERIFIER_SECONDS = 900.0
+AROUND_SECONDS = 1800.0
+"""Limits where neither the action nor the task gives one; the last is for sandbox, set-up and capture together."""
+
+NOWHERE = GatewayAddress("")
+
+
+def make_order(
+    config: ServerConfig, action: HarborAction, task: Task, name: str, gateway: GatewayAddress = NOWHERE
+) -> Run:
+    """`name` is the rollout's id and its file name, so never one a client chose."""
+    engine = action.engine
+    if engine is not None:
+        gateway = GatewayAddress(gateway.url, gateway.admin_key, engine.model or gateway.model)
+    session = {"history": action.history, "template_kwargs": action.template_kwargs}
+    spec = RolloutSpec(
+        name=name,
+        task=task.path,
+        harness=action.harness,
+        gateway=gateway,
+        out=(config.data / "rollouts").absolute(),
+        sandbox=action.sandbox,
+        sampling=action.sampling.model_dump(exclude_none=True),
+        budget=action.budgets.model_dump(exclude_none=True),
+        purpose=action.purpose,
+        session={**session, "engine": engine.model_dump()} if engine else session,
+        agent_timeout=action.agent_timeout,
+        agent_kwargs=action.agent_kwargs,
+        reward_key=action.reward_key,
+    )
+    return Run(spec, bake=action.sandbox == "local", keep=config.keep_logs)
+
+
+def time_limit(action: HarborAction, task: Task) -> float:
+    """Seconds the whole step may take where the client gives no limit."""
+    agent = action.agent_timeout or task.agent_timeout or AGENT_SECONDS
+    return agent + (task.verifier_timeout or VERIFIER_SECONDS) + AROUND_SECONDS

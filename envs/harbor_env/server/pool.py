@@ -1,0 +1,208 @@
+"""Worker processes as the server sees them: taken for a rollout, given back, ended when they hang.
+
+Invariant: `run` ends within the rollout's deadline plus `GRACE`, with a result or CancelledError, whatever the worker
+does; a worker that crashed or hung serves nobody else.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import signal
+import socket
+import sys
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from harbor_env.errors import SandboxError
+from harbor_env.server.answer import answer, failed
+from harbor_env.server.frames import Frames
+from harbor_env.server.worker import Alive, At, Cancel, Ended, Run
+
+SILENCE = 120.0
+"""Seconds without a sign of life after which a worker hangs; it gives one every few seconds."""
+GRACE = 20.0
+"""Seconds a cancelled rollout has to take its sandbox down before its process is killed."""
+READY_WITHIN = 180.0
+"""Seconds until a worker answers; the first waits for Harbor to be imported."""
+RECYCLED_AFTER = 100
+"""Rollouts, after which a worker is replaced: whatever a harness's adapter leaks does not add up."""
+
+Watch = Callable[[At], None]
+
+
+@dataclass(slots=True)
+class Worker:
+    """One process and the server's end of its socket. `rollouts` it has begun."""
+
+    frames: Frames
+    pid: int = 0
+    rollouts: int = 0
+
+
+class Pool:
+    """At most `limit` rollouts at a time, each in a process of its own; `idle` processes wait for the next.
+
+    What workers print goes to the file `log`.
+    """
+
+    def __init__(self, log: Path, *, limit: int, idle: int = 4, silence: float = SILENCE, grace: float = GRACE) -> None:
+        self._log = log
+        self._limit = limit
+        self._keep_idle = idle
+        self._silence = silence
+        self._grace = grace
+        self._waiting: list[Worker] = []
+        self._nursery: asyncio.subprocess.Process | None = None
+        self._ask: socket.socket | None = None
+        self._starting = asyncio.Lock()
+        self.busy = 0
+
+    @property
+    def full(self) -> bool:
+        return self.busy >= self._limit
+
+    async def start(self) -> None:
+        """Start the process that forks workers; it imports Harbor while the first rollout is still to come."""
+        async with self._starting:
+            if self._nursery is None or self._nursery.returncode is not None:
+                await self._start_nursery()
+
+    async def close(self) -> None:
+        """End idle workers and the nursery. Rollouts that run must have been cancelled."""
+        for worker in self._waiting:
+            await worker.frames.close()
+        self._waiting.clear()
+        if self._ask is not None:
+            self._ask.close()
+        if self._nursery is not None:
+            with contextlib.suppress(ProcessLookupError):
+                self._nursery.terminate()
+            await self._nursery.wait()
+
+    async def run(self, order: Run, watch: Watch, *, within: float) -> dict[str, Any]:
+        """The fields of the rollout's `HarborResult`; never raises but CancelledError, once the rollout is over.
+
+        `within` is the deadline in seconds from now; a rollout that misses it, a worker that dies and one that hangs
+        are failures of the sandbox: they say nothing about the policy.
+        """
+        began = time.monotonic()
+        self.busy += 1
+        worker: Worker | None = None
+        try:
+            worker = await self._take()
+            worker.rollouts += 1
+            worker.frames.write(order)
+            ended = await self._follow(worker, watch, began + within)
+            self._give_back(worker)
+            return ended.result
+        except _Overdue as late:
+            ended_late = await self._cancel(worker, str(late))
+            sentence, seconds = f"{late} It {ended_late}.", time.monotonic() - began
+            return answer(failed(order.spec, "sandbox", sentence, seconds), order.spec.out)
+        except (EOFError, OSError, SandboxError) as error:
+            if worker is not None:
+                await worker.frames.close()
+            sentence = str(error) if isinstance(error, SandboxError) else "The rollout's process died without a result."
+            return answer(failed(order.spec, "sandbox", sentence, time.monotonic() - began), order.spec.out)
+        except asyncio.CancelledError:
+            await asyncio.shield(asyncio.ensure_future(self._cancel(worker, "cancelled")))
+            raise
+        finally:
+            self.busy -= 1
+
+    async def _follow(self, worker: Worker, watch: Watch, deadline: float) -> Ended:
+        while True:
+            left = deadline - time.monotonic()
+            try:
+                async with asyncio.timeout(min(left, self._silence)):
+                    message = await worker.frames.read()
+            except TimeoutError:
+                if left <= self._silence:
+                    raise _Overdue("The rollout did not end within its time-out.") from None
+                raise _Overdue(f"The rollout's process hung for {self._silence:.0f} s.") from None
+            if isinstance(message, Ended):
+                return message
+            if isinstance(message, At):
+                watch(message)
+
+    async def _cancel(self, worker: Worker | None, why: str) -> str:
+        """Ask the worker to end its rollout, then make it; says which it was."""
+        if worker is None:
+            return "had not begun"
+        worker.frames.write(Cancel())
+        try:
+            async with asyncio.timeout(self._grace):
+                while not isinstance(await worker.frames.read(), Ended):
+                    pass
+        except (TimeoutError, EOFError):
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(worker.pid, signal.SIGKILL)
+            await worker.frames.close()
+            return "had to be killed"
+        self._give_back(worker)
+        return "was ended"
+
+    def _give_back(self, worker: Worker) -> None:
+        if worker.rollouts < RECYCLED_AFTER and len(self._waiting) < self._keep_idle:
+            self._waiting.append(worker)
+        else:
+            closing = asyncio.ensure_future(worker.frames.close())
+            closing.add_done_callback(lambda done: done.exception())
+
+    async def _take(self) -> Worker:
+        while self._waiting:
+            worker = self._waiting.pop()
+            if not worker.frames.gone:
+                return worker
+            await worker.frames.close()
+        ours, theirs = socket.socketpair()
+        with theirs:
+            await self._fork(theirs)
+        worker = Worker(await Frames.over(ours))
+        try:
+            async with asyncio.timeout(READY_WITHIN):
+                message = await worker.frames.read()
+        except (TimeoutError, EOFError):
+            await worker.frames.close()
+            raise SandboxError(f"No process for the rollout could be started; see {self._log}.") from None
+        worker.pid = message.pid if isinstance(message, Alive) else 0
+        return worker
+
+    async def _fork(self, theirs: socket.socket) -> None:
+        for attempt in (1, 2):
+            await self.start()
+            try:
+                if self._ask is not None:
+                    socket.send_fds(self._ask, [b"f"], [theirs.fileno()])
+                    return
+            except OSError:
+                if attempt == 2:
+                    raise
+                if self._nursery is not None:
+                    await self._nursery.wait()
+
+    async def _start_nursery(self) -> None:
+        if self._ask is not None:
+            self._ask.close()
+        ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        self._log.parent.mkdir(parents=True, exist_ok=True)
+        with theirs, self._log.open("ab") as log:
+            command = f"import os; os.dup2({theirs.fileno()}, 3); from harbor_env.server.nursery import main; main()"
+            self._nursery = await asyncio.create_subprocess_exec(
+                *(sys.executable, "-c", command),
+                stdin=asyncio.subprocess.DEVNULL,
+                stdout=log,
+                stderr=log,
+                pass_fds=(theirs.fileno(),),
+                start_new_session=True,
+            )
+        self._ask = ours
+
+
+class _Overdue(Exception):
+    """A rollout that did not end in time, or a worker that gave no sign of life."""

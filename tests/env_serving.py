@@ -1,0 +1,73 @@
+"""An environment server on a loopback port, over a gateway with a fake engine, for as long as a test needs one."""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import uvicorn
+
+from harbor_env.client import HarborEnv
+from harbor_env.models import HarborAction
+from harbor_env.server.app import create_app, uvicorn_config
+from harbor_env.server.backend import Backend
+from harbor_env.server.settings import ServerConfig
+from harbor_env.serving_gateway import EngineFlags
+from tests.serving import FakeEngine, Served, serving
+
+TINY = "tests.tiny_harness:TINY"
+ACTION = HarborAction(harness=TINY)
+
+
+@dataclass(frozen=True, slots=True)
+class Environments:
+    """A running environment server: its url, what its episodes share, and the gateway below it."""
+
+    url: str
+    backend: Backend
+    gateway: Served
+
+    @property
+    def engine(self) -> FakeEngine:
+        return self.gateway.engine
+
+    def client(self, **options: Any) -> HarborEnv:
+        return HarborEnv(self.url, **{"heartbeat_s": 0.2, **options})
+
+
+@asynccontextmanager
+async def environments(folder: Path, tasks: Path, **settings: Any) -> AsyncIterator[Environments]:
+    """Serve the dataset `tasks` with `settings` of `ServerConfig`; everything is closed at the end."""
+    async with serving(folder / "gateway") as gateway:
+        config = replace(
+            ServerConfig(
+                engine=EngineFlags(gateway=gateway.url), datasets=(str(tasks),), data=folder / "env", port=_free_port()
+            ),
+            **settings,
+        )
+        backend = Backend(config)
+        server = uvicorn.Server(uvicorn_config(create_app(config, backend), config))
+        serve = asyncio.create_task(server.serve())
+        try:
+            await until(lambda: server.started)
+            yield Environments(config.url, backend, gateway)
+        finally:
+            server.should_exit = True
+            await serve
+
+
+def _free_port() -> int:
+    with socket.create_server(("127.0.0.1", 0)) as listening:
+        port: int = listening.getsockname()[1]
+        return port
+
+
+async def until(true: Callable[[], bool]) -> None:
+    """Wait for something another process or thread does; the test's own time-out ends it."""
+    while not true():  # noqa: ASYNC110 - what is waited for sets no event
+        await asyncio.sleep(0.02)
