@@ -27,7 +27,7 @@ def follow_the_trail(messages: Sequence[Message], tools: Sequence[Tool]) -> Mess
     if "wrote the sum" in seen:
         return _last(tools)
     if "This is the last note." in seen:
-        command = f"echo $(({' + '.join(map(str, numbers))})) > /app/answer.txt && echo 'wrote the sum'"
+        command = f"echo {sum(numbers)} > /app/answer.txt && echo 'wrote the sum'"
         return _say(f"{len(numbers)} notes, so the sum is due.", "Writing the sum — 合計.", command, tools)
     note = following[-1] if following else start[1]
     thought = f"Note {len(numbers) + 1} is {note}.\n\nIts number comes next; “{len(numbers)}” so far."

@@ -18,13 +18,16 @@ KeyPlace = Literal["key", "url"]
 """Where a harness carries its session: as the API key, or, if it sends no key of ours, in the base URL's path."""
 
 HARNESSES: dict[str, str] = {
+    "aider": "harbor_env.harnesses.aider:AIDER",
     "claude-code": "harbor_env.harnesses.claude_code:CLAUDE_CODE",
     "codex": "harbor_env.harnesses.codex:CODEX",
     "gemini-cli": "harbor_env.harnesses.gemini_cli:GEMINI_CLI",
     "mini-swe-agent": "harbor_env.harnesses.mini_swe_agent:MINI_SWE_AGENT",
     "opencode": "harbor_env.harnesses.opencode:OPENCODE",
+    "openhands-sdk": "harbor_env.harnesses.openhands_sdk:OPENHANDS_SDK",
     "pi": "harbor_env.harnesses.pi:PI",
     "qwen-coder": "harbor_env.harnesses.qwen_code:QWEN_CODE",
+    "terminus-2": "harbor_env.harnesses.terminus_2:TERMINUS_2",
 }
 
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from harbor.agents.installed.aider import Aider
 from harbor.agents.installed.base import BaseInstalledAgent
 from harbor.agents.installed.claude_code import ClaudeCode
 from harbor.agents.installed.gemini_cli import GeminiCli
@@ -31,6 +32,10 @@ class Baked(BaseInstalledAgent):  # type: ignore[misc]
 
 class BakedMiniSweAgent(Baked, MiniSweAgent):  # type: ignore[misc]
     command = "mini-swe-agent"
+
+
+class BakedAider(Baked, Aider):  # type: ignore[misc]
+    command = "aider"
 
 
 class BakedClaudeCode(Baked, ClaudeCode):  # type: ignore[misc]
