@@ -20,7 +20,7 @@ from tests.tokenizers import qwen3_dir
 
 pytestmark = [pytest.mark.live, pytest.mark.timeout(900)]
 
-ENGINE = "scripted:tests.live.policies:{policy}?noncanonical=0.1&odd_json=0.5&seed=11"
+ENGINE = "scripted:tests.live.{policy}?noncanonical=0.1&odd_json=0.5&seed=11&window={window}"
 REPOSITORY = Path(__file__).parents[2]
 SECONDS = 800
 
@@ -34,9 +34,10 @@ class Ran:
     trace: dict[str, Any]
 
 
-def run(out: Path, harness: str, task: str, policy: str, *flags: str) -> Ran:
+def run(out: Path, harness: str, policy: str, *, task: str = "l3-eight-step-trail", window: int = 131_072) -> Ran:
     command = [sys.executable, "-m", "harbor_env.cli", "rollout", "--json", "--out", str(out), "--harness", harness]
-    command += ["--task", task, "--engine", ENGINE.format(policy=policy), "--tokenizer", str(qwen3_dir()), *flags]
+    command += ["--task", task, "--engine", ENGINE.format(policy=policy, window=window)]
+    command += ["--tokenizer", str(qwen3_dir())]
     done = subprocess.run(command, cwd=REPOSITORY, capture_output=True, text=True, timeout=SECONDS, check=False)
     assert done.stdout, done.stderr
     result = json.loads(done.stdout.splitlines()[-1])
@@ -46,16 +47,19 @@ def run(out: Path, harness: str, task: str, policy: str, *flags: str) -> Ran:
 
 
 def assert_trained_once(ran: Ran) -> None:
-    """Law 3 over the exported rows: as many ones as sampled tokens, each with the engine's own log probability."""
-    sampled = [token for turn in ran.trace["turns"] for token in turn["sampled_ids"]]
+    """Law 3 over the exported rows: as many ones as sampled tokens, each with the engine's own log probability.
+
+    A compaction's tokens are context by default: the reward does not judge a summary.
+    """
+    sampled = [token for turn in ran.trace["turns"] if turn["role"] != "compaction" for token in turn["sampled_ids"]]
     trained = []
     for row in ran.rows:
         assert len(row["input_ids"]) == len(row["loss_mask"]) == len(row["logprobs"])
         for token, mask, logprob in zip(row["input_ids"], row["loss_mask"], row["logprobs"], strict=True):
             assert logprob == (synthetic_logprob(token) if mask else 0.0)
             trained += [token] if mask else []
-    assert len(sampled) == ran.result["counts"]["sampled_tokens"] > 0
     assert sorted(trained) == sorted(sampled)
+    assert sampled
 
 
 def secrets_left(out: Path) -> list[Path]:
@@ -75,11 +79,30 @@ def _holds(content: bytes, marker: bytes) -> bool:
 
 @pytest.mark.parametrize("harness", ["mini-swe-agent", "claude-code"])
 def test_a_harness_solves_eight_steps_as_one_row_with_every_token_trained_once(harness: str, tmp_path: Path) -> None:
-    ran = run(tmp_path, harness, "l3-eight-step-trail", "follow_the_trail")
+    ran = run(tmp_path, harness, "policies:follow_the_trail")
     counts = ran.result["counts"]
     assert ran.result["reward"] == 1.0
     assert (counts["turns"], counts["roots"], counts["rows"]) == (9, 1, 1)
     assert len(ran.rows) == 1
     assert ran.result["atif"] == {"status": "match", "detail": ""}
+    assert counts["sampled_tokens"] == sum(sum(row["loss_mask"]) for row in ran.rows)
     assert_trained_once(ran)
     assert secrets_left(tmp_path) == []
+
+
+@pytest.mark.parametrize("policy", ["delegate_in_front", "delegate_in_background"])
+def test_a_subagent_is_one_row_of_its_own_however_its_calls_interleave(policy: str, tmp_path: Path) -> None:
+    ran = run(tmp_path, "claude-code", f"claude_policies:{policy}")
+    assert ran.result["reward"] == 1.0
+    assert sorted(row["role"] for row in ran.rows) == ["main", "subagent"]
+    assert ran.result["atif"]["status"] == "match"
+    assert_trained_once(ran)
+
+
+def test_a_compaction_adds_one_row_that_is_not_trained_and_one_for_the_history_it_rewrote(tmp_path: Path) -> None:
+    ran = run(tmp_path, "claude-code", "claude_policies:follow_a_long_trail", window=48_000)
+    assert ran.result["reward"] == 1.0
+    compactions = [turn for turn in ran.trace["turns"] if turn["role"] == "compaction"]
+    assert compactions
+    assert sum(row["trained_tokens"] > 0 for row in ran.rows) == 1 + len(compactions)
+    assert_trained_once(ran)

@@ -35,7 +35,9 @@ DEFAULTS: dict[DialectName, tuple[str, str]] = {
     "gemini": ("", "GEMINI_API_KEY"),
 }
 DEFAULT_MAX_OUTPUT = 32_000
-"""Tokens a harness is told it may ask for in one reply where the engine's window is not known."""
+"""Tokens in one reply, at most, and where the engine's window is not known."""
+OUTPUT_SHARE = 8
+"""One part in this many of the window is for one reply."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,7 +62,7 @@ def agent_config(harness: Harness, connection: Connection) -> AgentConfig:
     values: dict[str, Any] = {
         "model": connection.model,
         "window": connection.window,
-        "max_output": min(connection.window // 2, DEFAULT_MAX_OUTPUT) if connection.window else DEFAULT_MAX_OUTPUT,
+        "max_output": max_output(connection.window),
     }
     root = connection.session_url if harness.key_place == "url" else connection.root
     values["base_url"] = base_url = root + harness.base_url_suffix
@@ -94,6 +96,11 @@ def agent_config(harness: Harness, connection: Connection) -> AgentConfig:
             **connection.kwargs,
         },
     )
+
+
+def max_output(window: int) -> int:
+    """Tokens a harness may ask for in one reply. It keeps that much room free, so a large share means early compaction."""
+    return min(window // OUTPUT_SHARE, DEFAULT_MAX_OUTPUT) if window else DEFAULT_MAX_OUTPUT
 
 
 def load_adapter(harness: Harness) -> None:
