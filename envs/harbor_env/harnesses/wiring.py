@@ -99,7 +99,7 @@ def agent_config(harness: Harness, connection: Connection) -> AgentConfig:
 
 
 def max_output(window: int) -> int:
-    """Tokens a harness may ask for in one reply. It keeps that much room free, so a large share means early compaction."""
+    """Tokens a harness may ask for in one reply. It keeps that much room free, so a large share compacts early."""
     return min(window // OUTPUT_SHARE, DEFAULT_MAX_OUTPUT) if window else DEFAULT_MAX_OUTPUT
 
 
