@@ -48,7 +48,7 @@ class Spread:
         self._failed_at: dict[str, float] = {}
 
     async def open(self, ask: Ask) -> Opened:
-        """Reset an episode somewhere. ConnectionError: no server had room or answered in time; RuntimeError: refused."""
+        """Reset an episode somewhere. ConnectionError: no server had room, or none answered; RuntimeError: refused."""
         deadline = time.monotonic() + self._patience
         while True:
             troubles = []
