@@ -28,6 +28,7 @@ def choose(tokens: Tokens, source: Source, template: str, name: str | None, vari
     compiled = Template(template, source.special)
     candidates = [family for family, token in FAMILIES.items() if tokens.id_of(token) is not None]
     own = _model_families().get(tokens.name_or_path) if candidates else None
+    own = own if own in RENDERERS else None
     prints = Prints(tokens, compiled, variables)
     for family in [own] if own else filter(prints.same, candidates):
         try:

@@ -17,17 +17,20 @@ from harbor_env.errors import RenderingError
 from harbor_env.gateway.rendering import Delta, Parsed, Renderer
 from harbor_env.gateway.rendering.chat_text import ChatText
 from harbor_env.gateway.rendering.conversation import outside
-from harbor_env.gateway.rendering.grammars import Grammar, Reading
-from harbor_env.gateway.rendering.grammars.reasoning import Thinking
+from harbor_env.gateway.rendering.ends import Ends
+from harbor_env.gateway.rendering.grammars import Reading
 from harbor_env.gateway.rendering.guard import clear
-from harbor_env.gateway.rendering.measure import Ends, Spaces
 from harbor_env.gateway.rendering.proof import Proof
 from harbor_env.gateway.rendering.shape import Shape
+from harbor_env.gateway.rendering.spelling import Spelling
 from harbor_env.gateway.rendering.tokens import Tokens
 from harbor_env.gateway.types import Finding, Ids, Message, Tool
 
 TAIL = 64
 """How many of the prompt's last ids are looked at for opened reasoning: more than any generation prompt has."""
+
+_BOUND = 16
+"""How many bound renderers are kept: sessions share few settings, and each costs a proof to make again."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,9 +40,7 @@ class Family:
     tokens: Tokens
     chat: ChatText
     ends: Ends
-    grammar: Grammar | None
-    spaces: Spaces
-    thinking: Thinking
+    spelling: Spelling
     proof: Proof
 
 
@@ -50,9 +51,10 @@ class FamilyRenderer:
         self.name = name
         self._family = family
         self._tokens = family.tokens
+        self._spelling = family.spelling
         self._variables = dict(variables)
         self._bound: dict[str, Renderer] = {}
-        self._opener = family.grammar.opener if family.grammar else ""
+        self._opener = family.spelling.grammar.opener if family.spelling.grammar else ""
         self.tito: Literal["exact", "roots only"] = "exact" if family.proof.exact else "roots only"
         self.proof = family.proof.told
         self.stop_ids = self._tokens.ids_of(family.ends.stops)
@@ -86,20 +88,20 @@ class FamilyRenderer:
 
     def parse(self, ids: Ids, prompt_ids: Ids, tools: Sequence[Tool]) -> Parsed:
         text = self._tokens.decode_marked(self._without_stop(ids))
-        reasoning, rest = self._family.thinking.split(text, self._opener, opened=self._opened(prompt_ids))
-        reading = self._family.grammar.read(rest, tools) if self._family.grammar else Reading(clear(rest))
+        reasoning, rest = self._spelling.thinking.split(text, self._opener, opened=self._opened(prompt_ids))
+        reading = self._spelling.grammar.read(rest, tools) if self._spelling.grammar else Reading(clear(rest))
         message = Message("assistant", reading.content, reasoning=reasoning, tool_calls=tuple(reading.calls))
         return Parsed(message, tuple(reading.findings))
 
     def compose(self, message: Message, tools: Sequence[Tool]) -> list[int]:
-        if message.tool_calls and self._family.grammar is None:
+        if message.tool_calls and self._spelling.grammar is None:
             raise RenderingError(f"{self.name}: no call grammar is known for this chat template")
         message = outside(message, self._tokens.guard)
-        reasoning = self._family.thinking.write(message.reasoning, self._prompt_tail)
+        reasoning = self._spelling.thinking.write(message.reasoning, self._prompt_tail)
         written = message.content
-        if message.tool_calls and self._family.grammar:
-            spaces = self._family.spaces
-            calls = self._family.grammar.write(message.tool_calls, tools, spaces.joint)
+        if message.tool_calls and self._spelling.grammar:
+            spaces = self._spelling.spaces
+            calls = self._spelling.grammar.write(message.tool_calls, tools, spaces.joint)
             written += (spaces.gap if written else spaces.lead) + calls
         return self._tokens.encode(reasoning + written + self._closing(message))
 
@@ -126,7 +128,7 @@ class FamilyRenderer:
     @property
     def grammar(self) -> str:
         """The name of the call grammar."""
-        return self._family.grammar.name if self._family.grammar else "the renderers library's"
+        return self._spelling.grammar.name if self._spelling.grammar else "the renderers library's"
 
     @property
     def structural_texts(self) -> frozenset[str]:
@@ -136,12 +138,14 @@ class FamilyRenderer:
     @property
     def thinking_prefilled(self) -> bool:
         """Whether a generation prompt opens reasoning."""
-        return self._family.thinking.opened_by(self._prompt_tail)
+        return self._spelling.thinking.opened_by(self._prompt_tail)
 
     def bind(self, template_kwargs: Mapping[str, Any]) -> Renderer:
         variables = {**self._variables, **template_kwargs}
         key = json.dumps(variables, sort_keys=True, default=str)
         if key not in self._bound:
+            if len(self._bound) >= _BOUND:
+                del self._bound[next(iter(self._bound))]
             self._bound[key] = self._with(variables)
         return self._bound[key]
 
@@ -159,7 +163,7 @@ class FamilyRenderer:
         return ids[:end]
 
     def _opened(self, prompt_ids: Ids) -> bool:
-        return self._family.thinking.opened_by(self._tokens.decode_marked(prompt_ids[-TAIL:]))
+        return self._spelling.thinking.opened_by(self._tokens.decode_marked(prompt_ids[-TAIL:]))
 
     @cached_property
     def _prompt_tail(self) -> str:
@@ -168,6 +172,6 @@ class FamilyRenderer:
     def _close_reasoning(self, prompt_ids: Ids, sampled_ids: Ids) -> list[int]:
         """What ends reasoning that a length cut left open."""
         text = self._tokens.decode_marked(sampled_ids)
-        if not self._family.thinking.is_open(text, self._opener, opened=self._opened(prompt_ids)):
+        if not self._spelling.thinking.is_open(text, self._opener, opened=self._opened(prompt_ids)):
             return []
-        return self._tokens.encode(self._family.thinking.after)
+        return self._tokens.encode(self._spelling.thinking.after)

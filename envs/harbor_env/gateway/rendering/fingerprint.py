@@ -7,7 +7,7 @@ from typing import Any
 
 from harbor_env.errors import RenderingError, UsageError
 from harbor_env.gateway.rendering.jinja import Template
-from harbor_env.gateway.rendering.measure import TOOL
+from harbor_env.gateway.rendering.probes import TOOL
 from harbor_env.gateway.rendering.tokens import Tokens
 
 _SYSTEM = {"role": "system", "content": "print-system"}

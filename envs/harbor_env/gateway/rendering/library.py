@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from datetime import datetime
 from typing import Any
 
 from pydantic import ValidationError
@@ -11,20 +12,15 @@ from renderers import config_from_name, create_renderer, template_field_names
 from harbor_env.errors import RenderingError, UsageError
 from harbor_env.gateway.rendering import Parsed, Renderer
 from harbor_env.gateway.rendering.deferred import DeferredTokens
+from harbor_env.gateway.rendering.ends import measure_ends
 from harbor_env.gateway.rendering.family_renderer import TAIL, Family, FamilyRenderer
 from harbor_env.gateway.rendering.guard import Guard
 from harbor_env.gateway.rendering.jinja import FIXED_DAY
 from harbor_env.gateway.rendering.library_bridge import RAISED, LibraryText, Rendered, StubBridge
 from harbor_env.gateway.rendering.library_reading import read_reply
-from harbor_env.gateway.rendering.measure import (
-    Spaces,
-    choose_grammar,
-    measure_ends,
-    measure_shape,
-    measure_spaces,
-    measure_thinking,
-)
+from harbor_env.gateway.rendering.measure import measure_shape
 from harbor_env.gateway.rendering.proof import prove
+from harbor_env.gateway.rendering.spelling import measure_spelling
 from harbor_env.gateway.rendering.tokens import Tokens
 from harbor_env.gateway.types import Finding, Ids, Message, Tool
 
@@ -41,28 +37,27 @@ class LibraryRenderer(FamilyRenderer):
         library = self._rendered.library
         guard = Guard(()) if family in _OWN_ENCODER else tokens.guard
         text = measure_shape(LibraryText(self._rendered, guard, {}))
-        stops = tuple(tokens.texts[token] for token in library.get_stop_token_ids())
+        stops = tuple(tokens.decode(token) for token in library.get_stop_token_ids())
         ends = measure_ends(text, tokens, stops)
         opening = tokens.ids_of(ends.opening)
         stop = next(token for token in tokens.ids_of(ends.stops) if token not in opening)
         self._bridge = StubBridge(self._rendered, stop, frozenset(opening))
         text = LibraryText(self._rendered, guard, {}, text.shape, self._bridge)
-        grammar, thinking = choose_grammar(text, tokens), measure_thinking(text, tokens)
-        spaces = measure_spaces(text, grammar, thinking) if grammar else Spaces()
-        super().__init__(family, Family(tokens, text, ends, grammar, spaces, thinking, prove(text, ends)), variables)
+        spelling = measure_spelling(text, tokens)
+        super().__init__(family, Family(tokens, text, ends, spelling, prove(text, ends)), variables)
         self._library = library
 
     def render(self, messages: Sequence[Message], tools: Sequence[Tool]) -> list[int]:
         return self._rendered.ids(*self._family.chat.entries(messages, tools))
 
     def parse(self, ids: Ids, prompt_ids: Ids, tools: Sequence[Tool]) -> Parsed:
-        if self._family.grammar:
+        if self._spelling.grammar:
             return super().parse(ids, prompt_ids, tools)
         text = self._tokens.decode(self._without_stop(ids))
         return read_reply(self._library, list(ids), list(prompt_ids[-TAIL:]), tools, text)
 
     def compose(self, message: Message, tools: Sequence[Tool]) -> list[int]:
-        if self._family.grammar:
+        if self._spelling.grammar:
             return super().compose(message, tools)
         entries, _ = self._family.chat.entries([message], tools, start=False)
         if len(entries) > 1:
@@ -70,8 +65,7 @@ class LibraryRenderer(FamilyRenderer):
         reply = self._bridge.reply(entries[0])
         if reply and reply[-1] in self.stop_ids:
             return reply
-        opens = self.opening_stop_ids[-1 if message.tool_calls else 0] if self.opening_stop_ids else self.stop_ids[0]
-        return [*reply, opens]
+        return [*reply, *self._tokens.ids_of([self._closing(message) or self._family.ends.stops[0]])]
 
     def _after(self, new: Sequence[Message], tools: Sequence[Tool]) -> tuple[list[int], tuple[Finding, ...]]:
         entries, _ = self._family.chat.entries(new, tools, start=False)
@@ -97,8 +91,9 @@ def _build(tokens: DeferredTokens, family: str, variables: Mapping[str, Any]) ->
     taken = {key: value for key, value in variables.items() if key != "now"}
     if unknown := sorted(set(taken) - known):
         raise UsageError(f"{family} has no template variable {', '.join(unknown)}; it has {', '.join(sorted(known))}")
-    if "conversation_start_date" in known:
-        taken.setdefault("conversation_start_date", str(variables.get("now", FIXED_DAY))[:10])
+    today = datetime.fromisoformat(str(variables.get("now", FIXED_DAY)))
+    days = {"conversation_start_date": "%Y-%m-%d", "date_string": "%d %b %Y"}
+    taken = {key: today.strftime(form) for key, form in days.items() if key in known} | taken
     try:
         return create_renderer(tokens, type(empty)(**taken, thinking_retention="all"))
     except ValidationError as error:

@@ -13,14 +13,15 @@ from dataclasses import dataclass, replace
 
 from harbor_env.errors import RenderingError
 from harbor_env.gateway.rendering.chat_text import ChatText
-from harbor_env.gateway.rendering.measure import TOOL, Ends, call
+from harbor_env.gateway.rendering.ends import Ends
+from harbor_env.gateway.rendering.probes import TOOL, call, result
 from harbor_env.gateway.types import Message, Tool
 
 _USER = (Message("user", "proof-question"),)
 _LATER = (Message("assistant", "proof-answer"), Message("user", "proof-later"))
 _LATER_CALL = (
     Message("assistant", tool_calls=(call("later", "call00003"),)),
-    Message("tool", "proof-later", tool_call_id="call00003", name=TOOL.name),
+    result("proof-later", "call00003"),
 )
 _OTHER = Tool("other_tool", "another tool", {"type": "object", "properties": {"b": {"type": "integer"}}})
 
@@ -74,7 +75,7 @@ class _Case:
 
 def _user_cases() -> Iterator[_Case]:
     called = Message("assistant", "proof-words", tool_calls=(call("v", "call00001"),))
-    answered = Message("tool", "proof-result", tool_call_id="call00001", name=TOOL.name)
+    answered = result("proof-result", "call00001")
     for opening in _openings():
         yield _Case([*opening, Message("assistant", "proof-text")], list(_USER))
         yield _Case([*opening, Message("assistant", "proof-text", reasoning="why")], list(_USER), kept=False)
@@ -84,7 +85,7 @@ def _user_cases() -> Iterator[_Case]:
 
 def _tool_cases(parallel: bool) -> Iterator[_Case]:
     calls = (call("v", "call00001"), call("w", "call00002"))[: 2 if parallel else 1]
-    results = [Message("tool", f"proof-result-{i}", tool_call_id=c.id, name=TOOL.name) for i, c in enumerate(calls)]
+    results = [result(f"proof-result-{i}", c.id) for i, c in enumerate(calls)]
     for opening in _openings():
         for content, reasoning in (("", ""), ("proof-words", ""), ("", "why"), ("proof-words", "why")):
             one = Message("assistant", content, reasoning=reasoning, tool_calls=calls[:1])

@@ -7,17 +7,12 @@ from typing import Any
 
 from harbor_env.errors import RenderingError
 from harbor_env.gateway.rendering.chat_text import ChatText
+from harbor_env.gateway.rendering.ends import measure_ends
 from harbor_env.gateway.rendering.family_renderer import Family, FamilyRenderer
 from harbor_env.gateway.rendering.jinja import Template
-from harbor_env.gateway.rendering.measure import (
-    Spaces,
-    choose_grammar,
-    measure_ends,
-    measure_shape,
-    measure_spaces,
-    measure_thinking,
-)
+from harbor_env.gateway.rendering.measure import measure_shape
 from harbor_env.gateway.rendering.proof import prove
+from harbor_env.gateway.rendering.spelling import measure_spelling
 from harbor_env.gateway.rendering.tokens import Tokens
 from harbor_env.gateway.types import Finding, Message, Tool
 
@@ -28,14 +23,11 @@ class TemplateRenderer(FamilyRenderer):
     def __init__(self, tokens: Tokens, template: Template, variables: Mapping[str, Any], eos: Sequence[str]) -> None:
         chat = measure_shape(ChatText(template, tokens.guard, variables))
         ends = measure_ends(chat, tokens, tuple(eos))
-        grammar = choose_grammar(chat, tokens)
-        if grammar is None:
+        spelling = measure_spelling(chat, tokens)
+        if spelling.grammar is None:
             chat = chat.with_shape(tools=False)
-            grammar = choose_grammar(chat, tokens)
-        thinking = measure_thinking(chat, tokens)
-        spaces = measure_spaces(chat, grammar, thinking) if grammar else Spaces()
-        family = Family(tokens, chat, ends, grammar, spaces, thinking, prove(chat, ends))
-        super().__init__("template", family, variables)
+            spelling = measure_spelling(chat, tokens)
+        super().__init__("template", Family(tokens, chat, ends, spelling, prove(chat, ends)), variables)
         self._template = template
         self._eos = tuple(eos)
 
