@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
+
 import pytest
 
 from harbor_env.errors import UsageError
@@ -68,3 +71,13 @@ def test_something_that_is_no_harness_is_refused() -> None:
 def test_an_agent_that_takes_no_base_url_is_refused() -> None:
     with pytest.raises(UsageError, match="takes no base URL"):
         find("cursor-cli")
+
+
+def test_a_harness_that_needs_no_litellm_does_not_load_it() -> None:
+    code = (
+        "import sys, harbor_env.trial; from harbor_env.harnesses import find;"
+        "from harbor_env.harnesses.wiring import load_adapter; load_adapter(find('claude-code'));"
+        "print('litellm' in sys.modules)"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=100, check=True)
+    assert done.stdout.strip() == "False"

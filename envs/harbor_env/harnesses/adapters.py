@@ -8,11 +8,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from harbor.agents.installed.aider import Aider
 from harbor.agents.installed.base import BaseInstalledAgent
 from harbor.agents.installed.claude_code import ClaudeCode
 from harbor.agents.installed.gemini_cli import GeminiCli
-from harbor.agents.installed.mini_swe_agent import MiniSweAgent
 from harbor.agents.installed.opencode import OpenCode
 from harbor.agents.installed.pi import Pi
 from harbor.agents.installed.qwen_code import QwenCode
@@ -28,14 +26,6 @@ class Baked(BaseInstalledAgent):  # type: ignore[misc]
         found = await environment.exec(command=f"command -v {self.command} >/dev/null 2>&1")
         if found.return_code != 0:
             await super().install(environment)
-
-
-class BakedMiniSweAgent(Baked, MiniSweAgent):  # type: ignore[misc]
-    command = "mini-swe-agent"
-
-
-class BakedAider(Baked, Aider):  # type: ignore[misc]
-    command = "aider"
 
 
 class BakedClaudeCode(Baked, ClaudeCode):  # type: ignore[misc]

@@ -10,7 +10,7 @@ SCRIPT = pypi.script(f"aider-chat=={VERSION}", command='ln -sf "$python/bin/aide
 
 AIDER = Harness(
     name="aider",
-    agent="harbor_env.harnesses.adapters:BakedAider",
+    agent="harbor_env.harnesses.litellm_adapters:BakedAider",
     dialect="chat",
     version=VERSION,
     bake=Bake(SCRIPT, "aider --version"),

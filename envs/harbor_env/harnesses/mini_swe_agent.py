@@ -29,7 +29,7 @@ ln -sf "$python/bin/mini-swe-agent" /usr/local/bin/mini-swe-agent
 
 MINI_SWE_AGENT = Harness(
     name="mini-swe-agent",
-    agent="harbor_env.harnesses.adapters:BakedMiniSweAgent",
+    agent="harbor_env.harnesses.litellm_adapters:BakedMiniSweAgent",
     dialect="chat",
     version=VERSION,
     bake=Bake(SCRIPT, "mini-swe-agent --help"),
