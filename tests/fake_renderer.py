@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any, Literal
 
+from harbor_env.errors import UsageError
 from harbor_env.gateway.rendering import Delta, Parsed
-from harbor_env.gateway.types import Ids, Message, Tool, ToolCall
+from harbor_env.gateway.types import Finding, Ids, Message, Tool, ToolCall
 
 ROLES = {"system": 1, "user": 2, "assistant": 3, "tool": 4}
 END, CALL, ARGUMENTS, CALL_END, THINK, THINK_END = 5, 6, 7, 8, 9, 10
@@ -29,6 +30,11 @@ class FakeRenderer:
     def render(self, messages: Sequence[Message], tools: Sequence[Tool]) -> list[int]:
         head = [ROLES["system"], *self.encode(",".join(tool.name for tool in tools)), END] if tools else []
         return [*head, *self._messages(messages), ROLES["assistant"]]
+
+    def notes(self, messages: Sequence[Message], tools: Sequence[Tool]) -> tuple[Finding, ...]:
+        """A second opening system message is the one thing this renderer would reshape."""
+        opening = [message.role for message in messages[:2]]
+        return (Finding("systems_joined"),) if opening == ["system", "system"] else ()
 
     def bridge(
         self, prompt_ids: Ids, sampled_ids: Ids, new_messages: Sequence[Message], tools: Sequence[Tool]
@@ -68,6 +74,8 @@ class FakeRenderer:
         return [TEXT + ord(character) for character in text]
 
     def bind(self, template_kwargs: Mapping[str, Any]) -> FakeRenderer:
+        if "unknown" in template_kwargs:
+            raise UsageError("There is no template variable 'unknown'.")
         return FakeRenderer(template_kwargs, refuses_deltas=self.refuses_deltas)
 
     def _messages(self, messages: Sequence[Message]) -> list[int]:

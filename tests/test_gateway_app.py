@@ -362,3 +362,14 @@ async def test_the_gateway_does_not_take_a_broken_request_down(tmp_path: Path) -
         del reader
         async with served.client.get("/health", timeout=aiohttp.ClientTimeout(total=5)) as response:
             assert response.status == 200
+
+
+async def test_a_template_variable_the_model_has_not_is_refused_as_soon_as_the_engine_is_known(tmp_path: Path) -> None:
+    wrong = {"template_kwargs": {"unknown": 1}}
+    async with serving(tmp_path) as served:
+        early = await served.open(**wrong)
+        status, body = await post(served, "/v1/chat/completions", early["api_key"], ASK)
+        assert status == 400
+        assert "template_kwargs" in body["error"]["message"]
+        async with served.client.post("/sessions", json=wrong) as refused:
+            assert refused.status == 400

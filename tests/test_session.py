@@ -238,3 +238,9 @@ def test_a_tool_loaded_in_mid_conversation_types_arguments_and_changes_no_prompt
     planned = play.plan(*START, first, user("More."), deferred_tools=(late,))
     assert planned.parent is not None
     assert planned.context == planned.parent.context
+
+
+def test_what_a_template_could_not_take_is_a_finding_of_the_root() -> None:
+    play = player()
+    play.ask(system("One."), *START, reply=said("x"))
+    assert codes(play) == ["systems_joined"]

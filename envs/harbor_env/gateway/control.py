@@ -147,8 +147,13 @@ class Control:
         """Open a session. `level` is null while its engine has not been reached."""
         wanted = _read_create(await request.body())
         options = wanted.options(self._gateway.config.template_kwargs)
-        opened = await self._gateway.sessions.open(options)
         engine = self._gateway.engines.known(options.engine)
+        if engine is not None and engine.renderer is not None and options.template_kwargs:
+            try:
+                await asyncio.to_thread(engine.renderer.bind, options.template_kwargs)
+            except UsageError as error:
+                raise GatewayError("bad_request", f"template_kwargs: {error}") from error
+        opened = await self._gateway.sessions.open(options)
         return _json(
             {
                 "session_id": opened.id,

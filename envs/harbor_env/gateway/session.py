@@ -228,14 +228,15 @@ class Session:
             attachment = self.tree.attach(call.messages, context)
         if attachment.parent is None:
             findings = self._new_root(context) if self.options.history == "tree" else ()
-            return _Delta(attachment, array("i"), self._render(call), findings)
+            return _Delta(attachment, array("i"), self._render(call), (*findings, *self._reshaped(call)))
         before = self.tree.ids(attachment.parent)
         prompt_ids = before[: len(before) - len(attachment.parent.sampled)]
         rest = self._named(attachment.rest, call.messages)
         delta = self.renderer.bridge(prompt_ids, attachment.parent.sampled, rest, call.tools)
         if delta is None:
             finding = Finding("root_no_exact_delta", f"{self.renderer.name}: {self.renderer.proof}")
-            return _Delta(Attachment(None, call.messages), array("i"), self._render(call), (finding,))
+            findings = (finding, *self._reshaped(call))
+            return _Delta(Attachment(None, call.messages), array("i"), self._render(call), findings)
         return _Delta(attachment, before, delta.ids, (*delta.findings, *self._fork(attachment.parent)))
 
     def _text_delta(self, call: Call, context: str) -> _Delta:
@@ -261,6 +262,10 @@ class Session:
         if self.renderer is None:
             return []
         return self.renderer.render(self._named(call.messages, call.messages), call.tools)
+
+    def _reshaped(self, call: Call) -> Iterable[Finding]:
+        """What the template could not take as it was, in a prompt rendered whole."""
+        return self._news(self.renderer.notes(call.messages, call.tools)) if self.renderer else ()
 
     def _named(self, messages: Sequence[Message], history: Sequence[Message]) -> list[Message]:
         """The messages as the model knows them: its own call ids, and the function each result answers."""

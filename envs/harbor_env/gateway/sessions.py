@@ -12,7 +12,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from harbor_env.errors import GatewayError
+from harbor_env.errors import GatewayError, UsageError
 from harbor_env.gateway.engine_pool import EnginePool, OpenEngine
 from harbor_env.gateway.options import Budget, EngineOptions, PinnedSampling, SessionOptions
 from harbor_env.gateway.roles import markers_of
@@ -104,14 +104,7 @@ class Sessions:
         options = options_from_json(record.options)
         engine = await self._engines.get(options.engine)
         if record.id not in self._live:
-            session = new_session(
-                record.id,
-                options,
-                level=engine.info.level,
-                window=engine.info.max_model_len,
-                renderer=engine.renderer,
-            )
-            self._live[record.id] = LiveSession(session, engine, markers_of(options.metadata.get("harness")))
+            self._live[record.id] = _live_session(record.id, options, engine)
         self._ids[secret] = record.id
         while len(self._live) > KEPT:
             self._forget(next(iter(self._live)))
@@ -121,6 +114,17 @@ class Sessions:
         self._live.pop(session_id, None)
         for secret in [secret for secret, known in self._ids.items() if known == session_id]:
             del self._ids[secret]
+
+
+def _live_session(session_id: str, options: SessionOptions, engine: OpenEngine) -> LiveSession:
+    info = engine.info
+    try:
+        session = new_session(
+            session_id, options, level=info.level, window=info.max_model_len, renderer=engine.renderer
+        )
+    except UsageError as error:  # a template variable this model's template has not
+        raise GatewayError("bad_request", f"template_kwargs: {error}") from error
+    return LiveSession(session, engine, markers_of(options.metadata.get("harness")))
 
 
 def options_from_json(document: Mapping[str, Any]) -> SessionOptions:
