@@ -84,22 +84,33 @@ class Forwarder:
             return
         task = asyncio.create_task(self._join(reader, writer))
         self._connections.add(task)
-        task.add_done_callback(self._connections.discard)
+        task.add_done_callback(self._ended)
+
+    def _ended(self, task: asyncio.Task[None]) -> None:
+        """Broken connections are what harnesses make when they are killed; anything else is a fault and is raised."""
+        self._connections.discard(task)
+        error = None if task.cancelled() else task.exception()
+        if error is not None and not _is_broken_connection(error):
+            raise error
 
     async def _join(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        ends = [writer]
+        ends, whole = [writer], False
         try:
             out_reader, out_writer = await asyncio.open_connection(self._gateway.host, self._gateway.port, limit=_CHUNK)
             ends.append(out_writer)
             async with asyncio.TaskGroup() as both:
                 both.create_task(_pump(reader, out_writer))
                 both.create_task(_pump(out_reader, writer))
-        except* OSError:
-            for end in ends:
-                _reset(end)
+            whole = True
         finally:
             for end in ends:
-                end.close()
+                end.close() if whole else _reset(end)
+
+
+def _is_broken_connection(error: BaseException) -> bool:
+    if isinstance(error, BaseExceptionGroup):
+        return error.subgroup(lambda one: not isinstance(one, OSError | BaseExceptionGroup)) is None
+    return isinstance(error, OSError)
 
 
 async def _pump(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
