@@ -4,17 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from importlib import import_module
-from typing import Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 from harbor_env.errors import RenderingError, UsageError
 from harbor_env.gateway.rendering import Renderer
 from harbor_env.gateway.rendering.fingerprint import Prints
 from harbor_env.gateway.rendering.jinja import Template
-from harbor_env.gateway.rendering.source import Source
 from harbor_env.gateway.rendering.template import TemplateRenderer
 from harbor_env.gateway.rendering.tokens import Tokens
 
-Build = Callable[[Tokens, Source, str, Mapping[str, Any]], Renderer]
+if TYPE_CHECKING:
+    from harbor_env.gateway.rendering.source import Source
+
+Build: TypeAlias = "Callable[[Tokens, Source, str, Mapping[str, Any]], Renderer]"
 """Tokenizer, what the files say, chat template, template variables -> renderer."""
 
 
