@@ -6,6 +6,7 @@ import json
 from pathlib import Path
 from typing import Any
 
+import orjson
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -80,3 +81,23 @@ def test_arguments_that_are_no_object_are_written_and_read_without_raising(name:
     for arguments in ("[1, 2]", "not json", "", '"text"', "null"):
         written = PLAIN[name].write([ToolCall("", "f", arguments)], ())
         PLAIN[name].read(written, ())
+
+
+@pytest.mark.parametrize("kind", ["function", "custom"])
+@pytest.mark.parametrize("name", PLAIN)
+@pytest.mark.parametrize(
+    "call",
+    [
+        '{"name": "\\ud800", "arguments": {}}',
+        '{"name": "f", "arguments": "\\ud800"}',
+        '{"name": "f", "arguments": {"input": "a\\ud83d\\ude42 \\udc00"}}',
+        '{"name": "f", "arguments": "' + "[" * 9000 + '"}',
+        'f(input="\\ud800")',
+    ],
+)
+def test_every_call_that_is_read_can_be_stored_and_shown(name: str, call: str, kind: Any) -> None:
+    for text in (f"<tool_call>{call}</tool_call>", f"<|tool_call_start|>[{call}]<|tool_call_end|>"):
+        reading = PLAIN[name].read(text, [Tool("f", kind=kind)])
+        assert len(orjson.dumps(reading.calls)) > 0
+        replaced = any("\ufffd" in made.name + made.arguments for made in reading.calls)
+        assert replaced == any(finding.code == "call_not_unicode" for finding in reading.findings)

@@ -12,7 +12,7 @@ from typing import Any
 
 from harbor_env.gateway.rendering import Parsed
 from harbor_env.gateway.rendering.conversation import tool_dict
-from harbor_env.gateway.rendering.grammars.reading import dump_json, unwrap_custom
+from harbor_env.gateway.rendering.grammars.reading import dump_json, shown_calls
 from harbor_env.gateway.rendering.guard import Guard
 from harbor_env.gateway.rendering.library_bridge import RAISED
 from harbor_env.gateway.types import Finding, Message, Tool, ToolCall
@@ -38,8 +38,9 @@ def read_reply(library: Any, ids: list[int], prompt_tail: list[int], tools: Sequ
         else:
             content = "\n".join(filter(None, [content, attempt.raw]))
             findings.append(Finding("call_malformed", f"{attempt.status.value}: a call that cannot be read stays text"))
-    calls = unwrap_custom(calls, tools)
-    return Parsed(Message("assistant", content, read.reasoning_content or "", tuple(calls)), tuple(findings))
+    shown, replaced = shown_calls(calls, tools)
+    message = Message("assistant", content, read.reasoning_content or "", tuple(shown))
+    return Parsed(message, (*findings, *replaced))
 
 
 def _arguments(attempt: Any) -> str:

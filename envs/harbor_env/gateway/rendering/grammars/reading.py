@@ -55,24 +55,38 @@ def read_calls(text: str, opener: str, read_call: Callable[[str, int, Reading], 
         reading.content = clear("\n".join(part for piece in kept if (part := piece.strip())))
     else:
         reading.content = clear("".join(kept))
-    custom = custom_names(tools)
-    reading.calls = [_unwrapped(call) if call.name in custom else call for call in reading.calls]
+    reading.calls, findings = shown_calls(reading.calls, tools)
+    reading.findings += findings
     return reading
+
+
+def shown_calls(calls: Sequence[ToolCall], tools: Sequence[Tool]) -> tuple[list[ToolCall], list[Finding]]:
+    """Calls as a harness can be shown them: free text unwrapped, and nothing in them that UTF-8 cannot carry."""
+    custom = custom_names(tools)
+    read = [_unwrapped(call) if call.name in custom else call for call in calls]
+    shown = [ToolCall(*map(_unicode, (call.id, call.name, call.arguments, call.native_id))) for call in read]
+    if shown == read:
+        return read, []
+    return shown, [Finding("call_not_unicode", "half of a surrogate pair, which no text can hold, was replaced")]
 
 
 def _unwrapped(call: ToolCall) -> ToolCall:
     """A call of a free-text tool carries the text itself."""
     try:
         decoded = json.loads(call.arguments)
-    except ValueError:
+    except (ValueError, RecursionError):
         return call
     text = decoded.get(CUSTOM_ARGUMENT) if isinstance(decoded, dict) else None
     return ToolCall(call.id, call.name, text, call.native_id) if isinstance(text, str) else call
 
 
-def unwrap_custom(calls: Sequence[ToolCall], tools: Sequence[Tool]) -> list[ToolCall]:
-    custom = custom_names(tools)
-    return [_unwrapped(call) if call.name in custom else call for call in calls]
+def _unicode(text: str) -> str:
+    """The text with halves of surrogate pairs replaced: JSON can spell them, UTF-8 cannot carry them."""
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
+    return text
 
 
 def arguments_text(call: ToolCall, tools: Sequence[Tool]) -> str:
