@@ -45,7 +45,7 @@ def add_the_trail(told: str) -> Message:
     start = re.search(r"Read (\S+) in (\S+?)\. It has a number", told)
     assert start is not None
     folder = start[2].rpartition("/")[2]
-    notes = {name: rest for name, rest in re.findall(r"([\w-]+\.txt)\n`{3,}\w*\n(Add -?\d+\.\n.*)", told)}
+    notes = dict(re.findall(r"([\w-]+\.txt)\n`{3,}\w*\n(Add -?\d+\.\n.*)", told))
     numbers, note = [], start[1]
     while note in notes:
         number, following = re.fullmatch(r"Add (-?\d+)\.\n(?:Then read (\S+)\.|.*)", notes[note]).groups()  # type: ignore[union-attr]
