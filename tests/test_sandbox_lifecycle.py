@@ -112,9 +112,9 @@ async def test_a_start_that_is_cancelled_leaves_nothing() -> None:
         task.cancel()
         ended += await asyncio.gather(task, return_exceptions=True)
     assert isinstance(ended[0], asyncio.CancelledError)
-    for sandbox in ended:
-        if isinstance(sandbox, Sandbox):  # it was up before the cancellation reached it
-            await sandbox.stop()
+    for box in ended:
+        if isinstance(box, Sandbox):  # it was up before the cancellation reached it
+            await box.stop()
     for folder in set(where().scratch.iterdir()) - before:
         await _gone(folder)
 
