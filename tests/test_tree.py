@@ -219,6 +219,12 @@ def test_json_is_compared_by_value_and_booleans_are_no_numbers(left: object, rig
     assert same_json(left, right) is same
 
 
+def test_arguments_nested_as_deep_as_json_goes_are_compared_all_the_same() -> None:
+    deep = '{"a":' + "[" * 1000 + "]" * 1000 + "}"
+    assert same_arguments(deep, deep.replace(":", ": "))
+    assert not same_arguments(deep, deep.replace('"a"', '"b"'))
+
+
 def test_arguments_that_do_not_parse_compare_as_text() -> None:
     assert same_arguments('{"a', ' {"a ')
     assert same_arguments("", "{}")

@@ -16,13 +16,22 @@ from harbor_env.gateway.types import Message, ToolCall
 
 def same_json(left: Any, right: Any) -> bool:
     """Equality of parsed JSON: `20000.0` is `20000`, `true` is not `1`, key order does not count."""
-    if isinstance(left, bool) or isinstance(right, bool):
-        return left is right
-    if isinstance(left, dict) and isinstance(right, dict):
-        return left.keys() == right.keys() and all(same_json(value, right[key]) for key, value in left.items())
-    if isinstance(left, list) and isinstance(right, list):
-        return len(left) == len(right) and all(map(same_json, left, right))
-    return bool(left == right)
+    pairs = [(left, right)]  # a stack of our own: parsed JSON may nest deeper than Python recurses
+    while pairs:
+        one, other = pairs.pop()
+        if isinstance(one, bool) or isinstance(other, bool):
+            same = one is other
+        elif isinstance(one, dict) and isinstance(other, dict):
+            same = one.keys() == other.keys()
+            pairs.extend((value, other[key]) for key, value in one.items() if same)
+        elif isinstance(one, list) and isinstance(other, list):
+            same = len(one) == len(other)
+            pairs.extend(zip(one, other, strict=False))
+        else:
+            same = bool(one == other)
+        if not same:
+            return False
+    return True
 
 
 def same_arguments(left: str, right: str) -> bool:
