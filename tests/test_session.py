@@ -77,6 +77,17 @@ def test_a_training_session_samples_its_own_distribution_and_says_so_once() -> N
     assert play.session.tree.turns()[0].facts["asked"]["top_p"] == 0.5
 
 
+def test_calls_in_flight_side_by_side_say_that_they_fork_though_neither_saw_the_other() -> None:
+    play = player()
+    for planned in [play.plan(*START), play.plan(*START)]:
+        first = play.finish(planned, said("One.")).reply.message
+    assert [codes(play, 0), codes(play, 1)] == [[], ["root_other_history"]]
+    history = (*START, first, user("Go on."))
+    for planned in [play.plan(*history), play.plan(*history)]:
+        play.finish(planned, said("Two."))
+    assert [codes(play, 2), codes(play, 3)] == [[], ["branch"]]
+
+
 def test_an_evaluation_uses_what_the_harness_asks_where_nothing_is_pinned() -> None:
     play = player(SessionOptions(purpose="eval", sampling=PinnedSampling(top_p=0.9)))
     sampling = play.plan(*START, sampling=Sampling(temperature=0.2, top_p=0.5)).sampling

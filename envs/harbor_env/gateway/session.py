@@ -37,6 +37,9 @@ from harbor_env.gateway.types import (
 UNTRAINABLE = frozenset({"logprob_not_finite", "logprobs_raw"})
 """Codes of findings whose turn is kept but never trained."""
 
+FORKS = frozenset({"branch", "root_other_tools", "root_other_history", "root_no_exact_delta"})
+"""Codes of findings that say why a turn stands beside another one."""
+
 SCALARS = (str, int, float, bool)
 
 
@@ -156,7 +159,7 @@ class Session:
         """
         message, findings = self._reply_message(plan, generation)
         message = replace(message, tool_calls=tuple(_minted(call, mint) for call in message.tool_calls))
-        found = (*plan.findings, *generation.findings, *findings)
+        found = (*plan.findings, *self._forked_meanwhile(plan), *generation.findings, *findings)
         exact = generation.trainable and not any(finding.code in UNTRAINABLE for finding in found)
         turn = Turn(
             id=turn_id,
@@ -249,6 +252,14 @@ class Session:
         if not self.tree.children(parent.id):
             return ()
         return (Finding("branch", f"turn {parent.id} has another continuation"),)
+
+    def _forked_meanwhile(self, plan: Plan) -> tuple[Finding, ...]:
+        """The fork a plan could not see: calls in flight side by side become siblings when they are recorded."""
+        if any(finding.code in FORKS for finding in plan.findings):
+            return ()
+        if plan.parent is not None:
+            return self._fork(plan.parent)
+        return self._new_root(plan.context) if self.options.history == "tree" else ()
 
     def _new_root(self, context: str) -> tuple[Finding, ...]:
         roots = self.tree.children(None)
