@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from harbor_env.gateway.roles import COMMON, conversation_role, markers_of
+from harbor_env.gateway.roles import ANY_HARNESS, conversation_role, markers_of
 from harbor_env.gateway.session import Recorded
 from harbor_env.gateway.types import Call, ConversationRole, Generation
 from tests.play import BASH, player, said, system, user
@@ -33,8 +33,8 @@ def test_a_marker_of_the_harness_decides(headers: dict[str, str], call: Call, ro
 
 
 def test_a_harness_nobody_named_is_read_by_headers_alone() -> None:
-    assert markers_of(None) == markers_of("some-agent") == COMMON
-    assert conversation_role(COMMON, {}, Call((user("x"),)), None) == "main"
+    assert markers_of(None) == markers_of("some-agent") == ANY_HARNESS
+    assert conversation_role(ANY_HARNESS, {}, Call((user("x"),)), None) == "main"
 
 
 def test_what_continues_a_subagent_is_the_subagents() -> None:
@@ -44,7 +44,7 @@ def test_what_continues_a_subagent_is_the_subagents() -> None:
         parent = play.session.record(
             play.plan(user("Explore.")), _generation(first), turn_id=role, mint=str, created=0, role=role
         ).turn
-        assert conversation_role(COMMON, {}, MAIN, parent) == expected
+        assert conversation_role(ANY_HARNESS, {}, MAIN, parent) == expected
 
 
 async def test_roles_are_counted_and_only_trained_roles_carry_mask(tmp_path: Path) -> None:

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from harbor_env.gateway.types import Call, ConversationRole, Turn
 from harbor_env.harnesses import HARNESSES, RoleMarker, find
 
-COMMON = (
+ANY_HARNESS = (
     RoleMarker("subagent", "header", name="x-claude-code-agent-id"),
     RoleMarker("subagent", "header", name="x-openai-subagent", text="collab_spawn"),
     RoleMarker("subagent", "header", name="x-parent-session-id"),
@@ -18,7 +18,7 @@ COMMON = (
 def markers_of(harness: object) -> Sequence[RoleMarker]:
     """The markers of the harness a session's metadata names, or those that need no name."""
     name = harness.partition("@")[0] if isinstance(harness, str) else ""
-    return find(name).roles if name in HARNESSES else COMMON
+    return find(name).roles if name in HARNESSES else ANY_HARNESS
 
 
 def conversation_role(
