@@ -24,8 +24,8 @@ READ_FROM_DISK = {
 PURE_MODULES = ("types", "tree", "meaning", "limits", "options", "session", "roles", "paths")
 PURE_PACKAGES = ("dialects", "rendering", "export")
 
-CONTRACTS = {"errors", "gateway", "gateway.engines", "harnesses"}
-"""What pure modules may read beside each other: errors, the protocol of engines, and facts about harnesses."""
+CONTRACTS = {"errors", "gateway", "gateway.engines", "harnesses", "lookup"}
+"""What pure modules may read beside each other: errors, `module:Name`, the protocol of engines, and facts about harnesses."""
 
 LIBRARIES = {
     "jinja2",

@@ -8,10 +8,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from importlib import import_module
 from typing import Any, Literal
 
 from harbor_env.errors import UsageError
+from harbor_env.lookup import import_object
 
 DialectName = Literal["chat", "responses", "messages", "gemini"]
 KeyPlace = Literal["key", "url"]
@@ -117,10 +117,9 @@ def _found(name: str) -> Harness:
     path = HARNESSES.get(name, name if ":" in name else "")
     if not path:
         return _from_harbor(name)
-    module_name, _, attribute = path.partition(":")
     try:
-        found = getattr(import_module(module_name), attribute)
-    except (ImportError, AttributeError) as error:
+        found = import_object(path)
+    except ImportError as error:
         raise UsageError(f"Harness {name!r} cannot be imported: {error}.") from error
     if isinstance(found, Harness):
         return found

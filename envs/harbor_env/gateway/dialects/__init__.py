@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from importlib import import_module
-
 from harbor_env.errors import UsageError
 from harbor_env.gateway.dialects.chat import CHAT
 from harbor_env.gateway.dialects.gemini import GEMINI
 from harbor_env.gateway.dialects.messages import MESSAGES
 from harbor_env.gateway.dialects.protocol import Dialect, Route
 from harbor_env.gateway.dialects.responses import RESPONSES
+from harbor_env.lookup import import_object
 
 __all__ = ["DIALECTS", "Dialect", "Route", "find_dialect"]
 
@@ -20,11 +19,10 @@ def find_dialect(name: str) -> Dialect:
     """A dialect by its name here, or any `Dialect` object as `module:Name`. UsageError: neither."""
     if name in DIALECTS:
         return DIALECTS[name]
-    module, _, attribute = name.partition(":")
-    if not attribute:
+    if ":" not in name:
         raise UsageError(f"Unknown dialect {name!r}. Use one of {', '.join(DIALECTS)}, or module:Name.")
     try:
-        found: Dialect = getattr(import_module(module), attribute)
-    except (ImportError, AttributeError) as error:
+        found: Dialect = import_object(name)
+    except ImportError as error:
         raise UsageError(f"Dialect {name} cannot be loaded: {error}") from error
     return found

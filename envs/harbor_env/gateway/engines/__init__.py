@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from importlib import import_module
 from typing import Any, Protocol
 from urllib.parse import parse_qsl
 
 from harbor_env.errors import UsageError
 from harbor_env.gateway.rendering import Renderer
 from harbor_env.gateway.types import Call, Finding, Generation, Ids, Level
+from harbor_env.lookup import import_object
 
 
 @dataclass(frozen=True, slots=True)
@@ -141,9 +141,8 @@ def open_engine(
 
 
 def _load(target: str) -> OpenEngine:
-    module, _, name = target.partition(":")
     try:
-        opened: OpenEngine = getattr(import_module(module), name)
-    except (ImportError, AttributeError) as error:
+        opened: OpenEngine = import_object(target)
+    except ImportError as error:
         raise UsageError(f"Engine {target!r} cannot be loaded: {error}.") from error
     return opened

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from importlib import import_module
 
 from harbor_env.errors import UsageError
 from harbor_env.gateway.export import messages, rows, safetensors, sft, trace
 from harbor_env.gateway.export.session_export import TRAINED_ROLES, SessionExport
+from harbor_env.lookup import import_object
 
 __all__ = ["FORMATS", "TRAINED_ROLES", "Format", "SessionExport", "find_format"]
 
@@ -36,11 +36,10 @@ def find_format(name: str) -> Format:
     """A format by its name here, or any `Format` as `module:Name`. UsageError: neither."""
     if name in FORMATS:
         return FORMATS[name]
-    module, _, attribute = name.partition(":")
-    if attribute:
+    if ":" in name:
         try:
-            found = getattr(import_module(module), attribute)
-        except (ImportError, AttributeError) as error:
+            found = import_object(name)
+        except ImportError as error:
             raise UsageError(f"Export format {name} cannot be loaded: {error}") from error
         if isinstance(found, Format):
             return found

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from importlib import import_module
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from harbor_env.errors import RenderingError, UsageError
@@ -12,6 +11,7 @@ from harbor_env.gateway.rendering.fingerprint import Prints
 from harbor_env.gateway.rendering.jinja import Template
 from harbor_env.gateway.rendering.template import TemplateRenderer
 from harbor_env.gateway.rendering.tokens import Tokens
+from harbor_env.lookup import import_object
 
 if TYPE_CHECKING:
     from harbor_env.gateway.rendering.source import Source
@@ -45,12 +45,11 @@ def choose(tokens: Tokens, source: Source, template: str, name: str | None, vari
 def _named(name: str) -> Build:
     if name in RENDERERS:
         return RENDERERS[name]
-    module, _, attribute = name.partition(":")
-    if not attribute:
+    if ":" not in name:
         raise UsageError(f"no renderer {name!r}; there are {', '.join(RENDERERS)}, and module:Name for your own")
     try:
-        build: Build = getattr(import_module(module), attribute)
-    except (ImportError, AttributeError) as error:
+        build: Build = import_object(name)
+    except ImportError as error:
         raise UsageError(f"no renderer {name!r}: {error}") from error
     return build
 
