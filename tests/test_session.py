@@ -94,6 +94,19 @@ def test_an_evaluation_uses_what_the_harness_asks_where_nothing_is_pinned() -> N
     assert (sampling.temperature, sampling.top_p) == (0.2, 0.9)
 
 
+@pytest.mark.parametrize("variables", [{}, {"enable_thinking": True}])
+def test_thinking_a_harness_asks_for_and_the_session_does_not_give_is_a_finding(variables: dict[str, bool]) -> None:
+    play = player(SessionOptions(template_kwargs=variables))
+    play.ask(*START, reply=said("x"), thinking=False)
+    assert codes(play) == ["thinking_ignored"]
+
+
+def test_thinking_the_session_has_as_asked_is_no_finding() -> None:
+    play = player(SessionOptions(template_kwargs={"enable_thinking": False}))
+    play.ask(*START, reply=said("x"), thinking=False)
+    assert codes(play) == []
+
+
 def test_what_a_training_session_cannot_honour_is_a_finding() -> None:
     play = player()
     choice = ToolChoice("named", "bash")

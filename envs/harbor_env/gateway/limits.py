@@ -62,11 +62,20 @@ def ignored(call: Call, options: SessionOptions, level: Level, known: Container[
     own = [name for name in ASKED if getattr(call.sampling, name) not in (None, ())]
     if own and options.purpose == "train":
         found.append(Finding("sampling_ignored", f"{', '.join(own)}: the session's own distribution is used"))
+    if call.thinking is not None and call.thinking not in _thinking_set(options):
+        found.append(Finding("thinking_ignored", f"asked {'on' if call.thinking else 'off'}: the session decides"))
     if call.tool_choice.mode != "auto" and level == "tokens":
         found.append(Finding("tool_choice_ignored", f"{call.tool_choice.mode} {call.tool_choice.name}".strip()))
     if call.response_schema is not None and level == "tokens":
         found.append(Finding("response_schema_ignored", "the reply is not constrained to the schema"))
     return tuple(finding for finding in found if finding.code not in known)
+
+
+def _thinking_set(options: SessionOptions) -> tuple[Any, ...]:
+    """What the session's template variables say about thinking, under the names chat templates have for it."""
+    return tuple(
+        options.template_kwargs[name] for name in ("enable_thinking", "thinking") if name in options.template_kwargs
+    )
 
 
 def _output_limit(
