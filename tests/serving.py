@@ -15,8 +15,9 @@ import uvicorn
 
 from harbor_env.config import GatewayConfig
 from harbor_env.gateway.app import create_app
-from harbor_env.gateway.engine_pool import Parts
+from harbor_env.gateway.engine_pool import MakeParts, Parts
 from harbor_env.gateway.engines import EngineInfo, EngineRequest
+from harbor_env.gateway.rendering import Renderer
 from harbor_env.gateway.running import Gateway
 from harbor_env.gateway.types import Generation, Message
 from tests.fake_renderer import FakeRenderer
@@ -94,18 +95,28 @@ class Served:
 
 
 @asynccontextmanager
-async def serving(data: Path, engine: FakeEngine | None = None, **settings: Any) -> AsyncIterator[Served]:
-    """Serve on a free port with `settings` of `GatewayConfig`; everything is closed at the end."""
+async def serving(
+    data: Path,
+    engine: FakeEngine | None = None,
+    *,
+    renderer: Renderer | None = None,
+    make: MakeParts | None = None,
+    **settings: Any,
+) -> AsyncIterator[Served]:
+    """Serve on a free port with `settings` of `GatewayConfig`; everything is closed at the end.
+
+    `make` makes other parts than the fake engine and renderer.
+    """
     engine = engine or FakeEngine()
     listening = socket.create_server(("127.0.0.1", 0))
     config = replace(GatewayConfig(data=data, port=listening.getsockname()[1]), **settings)
-    renderer = FakeRenderer()
+    made = Parts(engine, lambda: None, renderer or FakeRenderer())
     started = asyncio.Event()
 
     async def ready(_: Gateway) -> None:
         started.set()
 
-    app = create_app(config, ready, lambda _: Parts(engine, lambda: None, renderer))
+    app = create_app(config, ready, make or (lambda _: made))
     server = uvicorn.Server(uvicorn.Config(app, log_level="warning", timeout_graceful_shutdown=2))
     serve = asyncio.create_task(server.serve([listening]))
     await started.wait()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -10,13 +11,23 @@ import aiohttp
 import pytest
 import zstandard
 
-from harbor_env.errors import EngineError
+from harbor_env.config import GatewayConfig
+from harbor_env.errors import EngineError, RenderingError
 from harbor_env.gateway.engines import EngineInfo
-from harbor_env.gateway.types import Finding, Generation, Message, ToolCall
+from harbor_env.gateway.parts import make_parts
+from harbor_env.gateway.types import Finding, Generation, Message, Tool, ToolCall
+from tests.fake_renderer import FakeRenderer
 from tests.serving import FakeEngine, Served, serving
 
 ASK = {"model": "m", "messages": [{"role": "user", "content": "Hi."}]}
 ASK_MESSAGES = {**ASK, "max_tokens": 100}
+
+
+class Refusing(FakeRenderer):
+    """A fake whose chat template raises at every conversation."""
+
+    def render(self, messages: Sequence[Message], tools: Sequence[Tool]) -> list[int]:
+        raise RenderingError("the chat template takes no such order of messages")
 
 
 def bearer(key: str) -> dict[str, str]:
@@ -260,12 +271,37 @@ async def test_control_routes_need_the_admin_key_and_model_routes_do_not(tmp_pat
 
 @pytest.mark.parametrize(
     ("body", "says"),
-    [({"budget": {"max_calls": -1}}, "budget.max_calls"), ({"nope": 1}, "nope"), ({"history": "x"}, "history")],
+    [
+        ({"budget": {"max_calls": -1}}, "budget.max_calls"),
+        ({"nope": 1}, "nope"),
+        ({"history": "x"}, "history"),
+        ({"sampling": {"seed": 10**30}}, "sampling.seed"),
+        ({"sampling": {"temperature": float("inf")}}, "body"),
+    ],
 )
 async def test_a_wrong_session_body_names_the_field(tmp_path: Path, body: Any, says: str) -> None:
     async with serving(tmp_path) as served, served.client.post("/sessions", json=body) as response:
-        assert response.status == 400
+        assert response.status == 400, await response.text()
         assert says in (await response.json())["error"]["message"]
+
+
+@pytest.mark.parametrize(("engine", "says"), [({"kind": "nope", "url": "http://x"}, "vllm"), ({"kind": "vllm"}, "URL")])
+async def test_a_session_with_an_engine_that_cannot_be_is_refused_when_it_is_opened(
+    tmp_path: Path, engine: dict[str, str], says: str
+) -> None:
+    make = make_parts(GatewayConfig(llm_url="http://127.0.0.1:1"))
+    async with serving(tmp_path, make=make) as served, served.client.post("/sessions", json={"engine": engine}) as refused:
+        assert refused.status == 400, await refused.text()
+        assert says in (await refused.json())["error"]["message"]
+
+
+async def test_a_conversation_the_template_refuses_is_the_callers_error_and_so_is_counting_it(tmp_path: Path) -> None:
+    async with serving(tmp_path, renderer=Refusing()) as served:
+        key = await served.key()
+        for path in ("/v1/chat/completions", "/v1/messages", "/v1/messages/count_tokens"):
+            status, body = await post(served, path, key, ASK)
+            assert (status, "no such order" in body["error"]["message"]) == (400, True)
+        assert (await served.counts(key))["turns"] == 0
 
 
 async def test_an_unknown_export_format_names_those_that_exist(tmp_path: Path) -> None:
@@ -274,6 +310,15 @@ async def test_an_unknown_export_format_names_those_that_exist(tmp_path: Path) -
         async with served.client.get(f"/sessions/{key}/export?format=xml") as response:
             assert response.status == 400
             assert "rows" in (await response.json())["error"]["message"]
+
+
+@pytest.mark.parametrize(("query", "says"), [("roles=main,boss", "boss"), ("discarded=maybe", "maybe")])
+async def test_an_export_asked_for_what_is_none_is_refused(tmp_path: Path, query: str, says: str) -> None:
+    async with serving(tmp_path) as served:
+        key = await served.key()
+        async with served.client.get(f"/sessions/{key}/export?{query}") as response:
+            assert response.status == 400
+            assert says in (await response.json())["error"]["message"]
 
 
 async def test_no_export_holds_the_sessions_secrets(tmp_path: Path) -> None:
@@ -333,7 +378,11 @@ async def test_health_models_and_metrics_answer(tmp_path: Path) -> None:
         async with served.client.get("/v1/models") as response:
             assert (await response.json())["data"][0]["id"] == "fake-model"
         async with served.client.get("/metrics") as response:
-            assert 'harbor_gateway_calls_total{dialect="chat",outcome="ok"} 1' in await response.text()
+            metrics = await response.text()
+        assert 'harbor_gateway_calls_total{dialect="chat",outcome="ok"} 1' in metrics
+        tokens = (await served.counts(key))["tokens"]["sampled"]
+        assert f"harbor_gateway_sampled_tokens_total {tokens}\n" in metrics
+        assert f"harbor_gateway_prompt_tokens_total {len(served.engine.requests[0].prompt_ids)}\n" in metrics
         async with served.client.head("/") as response:
             assert response.status == 200
 

@@ -23,8 +23,10 @@ from harbor_env.gateway.engine_pool import EnginePool, MakeParts
 from harbor_env.gateway.parts import make_parts
 from harbor_env.gateway.respond import Connection, as_gateway_error, respond, send_error
 from harbor_env.gateway.running import Gateway
+from harbor_env.gateway.sessions import LiveSession
 from harbor_env.gateway.store import Store
-from harbor_env.gateway.take_turn import take_turn
+from harbor_env.gateway.take_turn import count, take_turn
+from harbor_env.gateway.types import Call, Reply
 
 log = logging.getLogger(__name__)
 
@@ -76,11 +78,17 @@ class ModelRoute:
         body = read_body(raw, request.headers.get("content-encoding", ""), gateway.config.body_limit)
         call = dialect.decode(body, {**self._facts, **request.path_params})
         if self._action == "count":
-            await connection.whole(200, dialect.count(live.session.count(call)))
+            await connection.whole(200, dialect.count(count(live, call)))
             return "ok"
         headers = {name: value for name in KEPT_HEADERS if (value := request.headers.get(name))}
-        work = take_turn(gateway.store, gateway.pace, live, call, dialect=dialect.name, headers=headers)
-        return await respond(connection, dialect, call, work, gateway.config.keepalive)
+        return await respond(connection, dialect, call, self._take(live, call, headers), gateway.config.keepalive)
+
+    async def _take(self, live: LiveSession, call: Call, headers: Mapping[str, str]) -> Reply:
+        store, pace, metrics = self._gateway.store, self._gateway.pace, self._gateway.metrics
+        reply = await take_turn(store, pace, live, call, dialect=self._dialect.name, headers=headers)
+        metrics.prompt_tokens += reply.usage.prompt_tokens
+        metrics.sampled_tokens += reply.usage.completion_tokens
+        return reply
 
 
 def session_secret(request: Request) -> str:

@@ -6,7 +6,7 @@ import asyncio
 import secrets
 from collections import Counter
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from typing import Any, Literal
+from typing import Annotated, Any, Literal, get_args
 
 import orjson
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
@@ -22,9 +22,10 @@ from harbor_env.gateway.paths import discarded, leaves, roots
 from harbor_env.gateway.running import Gateway
 from harbor_env.gateway.store import SessionRecord
 from harbor_env.gateway.stored_export import stored_export
-from harbor_env.gateway.types import Turn
+from harbor_env.gateway.types import ConversationRole, Turn
 
 Endpoint = Callable[[Request], Awaitable[Response]]
+ROLES: tuple[str, ...] = get_args(ConversationRole)
 
 
 class _Wire(BaseModel):
@@ -38,17 +39,22 @@ class _Engine(_Wire):
     api_key: str = ""
 
 
+_INTEGERS = 2**63
+"""Integers are kept as SQLite and JSON writers keep them: in 64 bits."""
+_Whole = Annotated[int, Field(ge=-_INTEGERS, lt=_INTEGERS)]
+
+
 class _Sampling(_Wire):
     temperature: float | None = Field(default=None, ge=0)
     top_p: float | None = Field(default=None, gt=0, le=1)
-    top_k: int | None = None
-    max_tokens: int | None = Field(default=None, ge=1)
-    seed: int | None = None
+    top_k: _Whole | None = None
+    max_tokens: _Whole | None = Field(default=None, ge=1)
+    seed: _Whole | None = None
 
 
 class _Budget(_Wire):
-    max_calls: int | None = Field(default=None, ge=0)
-    max_output_tokens: int | None = Field(default=None, ge=0)
+    max_calls: _Whole | None = Field(default=None, ge=0)
+    max_output_tokens: _Whole | None = Field(default=None, ge=0)
 
 
 class CreateSession(_Wire):
@@ -147,6 +153,10 @@ class Control:
         """Open a session. `level` is null while its engine has not been reached."""
         wanted = _read_create(await request.body())
         options = wanted.options(self._gateway.config.template_kwargs)
+        try:
+            await self._gateway.engines.make(options.engine)
+        except UsageError as error:
+            raise GatewayError("bad_request", f"engine: {error}") from error
         engine = self._gateway.engines.known(options.engine)
         if engine is not None and engine.renderer is not None and options.template_kwargs:
             try:
@@ -178,7 +188,11 @@ class Control:
             raise GatewayError("bad_request", str(error)) from error
         query = request.query_params
         roles = tuple(query["roles"].split(",")) if "roles" in query else TRAINED_ROLES
-        everything = query.get("discarded") == "train"
+        if unknown := [role for role in roles if role not in ROLES]:
+            raise GatewayError("bad_request", f"roles: {unknown[0]!r} is none of {', '.join(ROLES)}")
+        if query.get("discarded", "train") != "train":
+            raise GatewayError("bad_request", f"discarded: expected train, got {query['discarded']!r}")
+        everything = "discarded" in query
         body = await asyncio.to_thread(self._export, record, roles, everything, wanted)
         return Response(body, media_type=wanted.media_type)
 
@@ -224,7 +238,9 @@ def _engine_facts(info: EngineInfo) -> dict[str, Any]:
 
 def _read_create(raw: bytes) -> CreateSession:
     try:
-        return CreateSession.model_validate_json(raw or b"{}")
+        return CreateSession.model_validate(orjson.loads(raw or b"{}"))
+    except orjson.JSONDecodeError as error:
+        raise GatewayError("bad_request", f"body: not valid JSON: {error}") from error
     except ValidationError as error:
         first = error.errors()[0]
         field = ".".join(str(part) for part in first["loc"]) or "body"

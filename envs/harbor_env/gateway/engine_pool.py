@@ -62,14 +62,19 @@ class EnginePool:
                 self._open[options] = await self._probe(options)
             return self._open[options]
 
+    async def make(self, options: EngineOptions | None) -> Parts:
+        """What the options name, made once and not contacted. UsageError where they name nothing."""
+        if options not in self._parts:
+            made = await asyncio.to_thread(self._make, options)
+            self._parts.setdefault(options, made)
+        return self._parts[options]
+
     async def close(self) -> None:
         for engine in (*(parts.engine for parts in self._parts.values()), *self._hosted.values()):
             await engine.close()
 
     async def _probe(self, options: EngineOptions | None) -> OpenEngine:
-        if options not in self._parts:
-            self._parts[options] = await asyncio.to_thread(self._make, options)
-        parts = self._parts[options]
+        parts = await self.make(options)
         info = await parts.engine.probe()
         window = self._window or info.max_model_len
         if not window:

@@ -116,7 +116,8 @@ async def _finish(
     if not call.stream:
         await connection.whole(200, dialect.encode(reply, call))
         return "ok"
+    events = b"".join(dialect.stream(reply, call))  # before the headers: what cannot be written is a real 500
     if not began:
         await connection.begin_stream()
-    await connection.chunk(b"".join(dialect.stream(reply, call)), last=True)
+    await connection.chunk(events, last=True)
     return "ok"

@@ -8,7 +8,8 @@ from __future__ import annotations
 import asyncio
 import secrets
 import time
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 
 from harbor_env.errors import EngineError, GatewayError, RenderingError
 from harbor_env.gateway.engines import EngineRequest
@@ -61,8 +62,20 @@ async def take_turn(
 
 def plan(live: LiveSession, call: Call) -> Plan | Stop:
     """Plan a turn; a conversation the template refuses is the caller's error."""
-    try:
+    with _refused_for_good():
         return live.session.plan(call, in_flight=live.in_flight)
+
+
+def count(live: LiveSession, call: Call) -> int:
+    """Tokens of the call's prompt, refused like the call itself."""
+    with _refused_for_good():
+        return live.session.count(call)
+
+
+@contextmanager
+def _refused_for_good() -> Iterator[None]:
+    try:
+        yield
     except RenderingError as error:
         raise GatewayError("bad_request", str(error)) from error
 
