@@ -9,7 +9,11 @@ from typing import Any, Literal
 
 import orjson
 
+from harbor_env.errors import GatewayError
 from harbor_env.gateway.types import Tool
+
+DEEPEST = 100
+"""How deep JSON kept with a session may nest: every writer it passes through takes this and a few levels of its own."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,9 +62,25 @@ class SessionOptions:
 
 
 def context_digest(tools: Sequence[Tool], template_kwargs: Mapping[str, Any]) -> str:
-    """A short digest of tools, order included, and rendering options: 16 hexadecimal characters."""
+    """A short digest of tools, order included, and rendering options: 16 hexadecimal characters.
+
+    GatewayError(bad_request): one of them is nested deeper than it could be stored and exported.
+    """
+    for name, value in [*((tool.name, tool.parameters) for tool in tools), *template_kwargs.items()]:
+        refuse_deep(name, value)
     document = [
         [[tool.name, tool.description, tool.parameters, tool.kind, tool.namespace] for tool in tools],
         sorted(template_kwargs.items()),
     ]
     return hashlib.blake2b(orjson.dumps(document, default=repr), digest_size=8).hexdigest()
+
+
+def refuse_deep(name: str, value: Any) -> None:
+    """GatewayError(bad_request) where `value` nests deeper than `DEEPEST`; `name` says what it is."""
+    if _nests_deeper(value, DEEPEST):
+        raise GatewayError("bad_request", f"{name[:80]}: nested more than {DEEPEST} levels deep.")
+
+
+def _nests_deeper(value: Any, levels: int) -> bool:
+    inner = value.values() if isinstance(value, Mapping) else value if isinstance(value, list | tuple) else ()
+    return bool(inner) and (levels == 0 or any(_nests_deeper(item, levels - 1) for item in inner))
