@@ -290,7 +290,8 @@ async def test_a_session_with_an_engine_that_cannot_be_is_refused_when_it_is_ope
     tmp_path: Path, engine: dict[str, str], says: str
 ) -> None:
     make = make_parts(GatewayConfig(llm_url="http://127.0.0.1:1"))
-    async with serving(tmp_path, make=make) as served, served.client.post("/sessions", json={"engine": engine}) as refused:
+    body = {"engine": engine}
+    async with serving(tmp_path, make=make) as served, served.client.post("/sessions", json=body) as refused:
         assert refused.status == 400, await refused.text()
         assert says in (await refused.json())["error"]["message"]
 
