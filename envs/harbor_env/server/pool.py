@@ -29,6 +29,8 @@ GRACE = 20.0
 """Seconds a cancelled rollout has to take its sandbox down before its process is killed."""
 READY_WITHIN = 180.0
 """Seconds until a worker answers; the first waits for Harbor to be imported."""
+FORK_TRIES = 3
+FORK_PAUSE = 0.2
 RECYCLED_AFTER = 100
 """Rollouts, after which a worker is replaced: whatever a harness's adapter leaks does not add up."""
 
@@ -54,8 +56,8 @@ class Pool:
         self._log = log
         self._limit = limit
         self._keep_idle = idle
-        self._silence = silence
-        self._grace = grace
+        self.silence = silence
+        self.grace = grace
         self._waiting: list[Worker] = []
         self._nursery: asyncio.subprocess.Process | None = None
         self._ask: socket.socket | None = None
@@ -94,9 +96,7 @@ class Pool:
         self.busy += 1
         worker: Worker | None = None
         try:
-            worker = await self._take()
-            worker.rollouts += 1
-            worker.frames.write(order)
+            worker = await self._begin(order)
             ended = await self._follow(worker, watch, began + within)
             self._give_back(worker)
             return ended.result
@@ -104,7 +104,7 @@ class Pool:
             ended_late = await self._cancel(worker, str(late))
             sentence, seconds = f"{late} It {ended_late}.", time.monotonic() - began
             return answer(failed(order.spec, "sandbox", sentence, seconds), order.spec.out)
-        except (EOFError, OSError, SandboxError) as error:
+        except (EOFError, OSError, TimeoutError, SandboxError) as error:
             if worker is not None:
                 await worker.frames.close()
             sentence = str(error) if isinstance(error, SandboxError) else "The rollout's process died without a result."
@@ -115,16 +115,34 @@ class Pool:
         finally:
             self.busy -= 1
 
+    async def _begin(self, order: Run) -> Worker:
+        """A worker that has taken the order: one that died while it was idle has not, and another gets it."""
+        while True:
+            worker = await self._take()
+            worker.rollouts += 1
+            worker.frames.write(order)
+            try:
+                async with asyncio.timeout(self.silence):
+                    await worker.frames.read()
+                return worker
+            except EOFError:
+                await worker.frames.close()
+                if worker.rollouts == 1:
+                    raise
+            except BaseException:
+                await _kill(worker)
+                raise
+
     async def _follow(self, worker: Worker, watch: Watch, deadline: float) -> Ended:
         while True:
             left = deadline - time.monotonic()
             try:
-                async with asyncio.timeout(min(left, self._silence)):
+                async with asyncio.timeout(min(left, self.silence)):
                     message = await worker.frames.read()
             except TimeoutError:
-                if left <= self._silence:
+                if left <= self.silence:
                     raise _Overdue("The rollout did not end within its time-out.") from None
-                raise _Overdue(f"The rollout's process hung for {self._silence:.0f} s.") from None
+                raise _Overdue(f"The rollout's process hung for {self.silence:.0f} s.") from None
             if isinstance(message, Ended):
                 return message
             if isinstance(message, At):
@@ -136,13 +154,11 @@ class Pool:
             return "had not begun"
         worker.frames.write(Cancel())
         try:
-            async with asyncio.timeout(self._grace):
+            async with asyncio.timeout(self.grace):
                 while not isinstance(await worker.frames.read(), Ended):
                     pass
         except (TimeoutError, EOFError):
-            with contextlib.suppress(ProcessLookupError):
-                os.kill(worker.pid, signal.SIGKILL)
-            await worker.frames.close()
+            await _kill(worker)
             return "had to be killed"
         self._give_back(worker)
         return "was ended"
@@ -160,31 +176,28 @@ class Pool:
             if not worker.frames.gone:
                 return worker
             await worker.frames.close()
+        for _ in range(FORK_TRIES):
+            await self.start()
+            with contextlib.suppress(EOFError, OSError):  # the nursery died: it is started again
+                return await self._fork()
+            await asyncio.sleep(FORK_PAUSE)
+        raise SandboxError(f"No process for the rollout could be started; see {self._log}.")
+
+    async def _fork(self) -> Worker:
+        """A new worker, once it has answered. EOFError, OSError: the nursery is gone."""
         ours, theirs = socket.socketpair()
         with theirs:
-            await self._fork(theirs)
+            if self._ask is not None:
+                socket.send_fds(self._ask, [b"f"], [theirs.fileno()])
         worker = Worker(await Frames.over(ours))
         try:
             async with asyncio.timeout(READY_WITHIN):
                 message = await worker.frames.read()
         except (TimeoutError, EOFError):
             await worker.frames.close()
-            raise SandboxError(f"No process for the rollout could be started; see {self._log}.") from None
+            raise EOFError from None
         worker.pid = message.pid if isinstance(message, Alive) else 0
         return worker
-
-    async def _fork(self, theirs: socket.socket) -> None:
-        for attempt in (1, 2):
-            await self.start()
-            try:
-                if self._ask is not None:
-                    socket.send_fds(self._ask, [b"f"], [theirs.fileno()])
-                    return
-            except OSError:
-                if attempt == 2:
-                    raise
-                if self._nursery is not None:
-                    await self._nursery.wait()
 
     async def _start_nursery(self) -> None:
         if self._ask is not None:
@@ -202,6 +215,13 @@ class Pool:
                 start_new_session=True,
             )
         self._ask = ours
+
+
+async def _kill(worker: Worker) -> None:
+    """End the process; its sandbox's keeper sees that and takes the sandbox down."""
+    with contextlib.suppress(ProcessLookupError):
+        os.kill(worker.pid, signal.SIGKILL)
+    await worker.frames.close()
 
 
 class _Overdue(Exception):

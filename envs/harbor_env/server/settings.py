@@ -34,7 +34,8 @@ class ServerConfig:
 
     `public_url` is how sandboxes elsewhere reach this server; below it lies the gateway, at /capture. `idle` is how
     many seconds an episode may lie still before its slot is given to another; `ping` is the pause between WebSocket
-    pings, two of which a client may miss. `data` holds the gateway's store and logs; `keep_logs` the files of every rollout.
+    pings, two of which a client may miss. `data` holds the gateway's store and logs, with `keep_logs` also the files of
+    every rollout.
     """
 
     engine: EngineFlags = field(default_factory=EngineFlags)

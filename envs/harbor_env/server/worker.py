@@ -87,6 +87,7 @@ async def _serve(end: socket.socket) -> None:
         while True:
             message = await frames.read()
             if isinstance(message, Run):
+                frames.write(Alive(os.getpid()))
                 running = asyncio.create_task(_work(message, frames, doing))
             elif running is not None:
                 running.cancel()
