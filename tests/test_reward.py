@@ -63,6 +63,11 @@ def test_a_harness_that_exits_badly_after_real_turns_keeps_its_reward_with_a_fla
     assert (outcome.ok, outcome.reward, outcome.flags) == (True, 0.0, ("agent_error",))
 
 
+def test_a_spent_budget_is_flagged_beside_the_reward() -> None:
+    outcome = judge(Ran("verifier"), Selected(0.0), turns=3, findings={"budget_calls": 2})
+    assert (outcome.ok, outcome.flags) == (True, ("budget",))
+
+
 @pytest.mark.parametrize(
     ("ran", "selected", "turns", "findings", "kind"),
     [

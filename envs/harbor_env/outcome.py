@@ -5,7 +5,7 @@ Pure. Invariant: `reward` is None exactly when `ok` is False, so a failure can n
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Literal
 
@@ -18,6 +18,7 @@ INFRASTRUCTURE: frozenset[Kind] = frozenset({"sandbox", "engine", "capture", "ca
 """Failures that say nothing about the policy: the same rollout may be run again."""
 
 ENGINE_CODES = ("engine_error", "engine_down", "engine_timeout", "rate_limited", "internal")
+BUDGET_CODES = ("budget_calls", "budget_output_tokens")
 PHASES: dict[Phase, tuple[Kind, str]] = {
     "none": ("task", "The task could not be loaded"),
     "sandbox": ("sandbox", "The sandbox did not start"),
@@ -56,7 +57,7 @@ NOT_RUN = Ran("none")
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """`flags` are what a reader of a score should know: `timeout`, `agent_error`."""
+    """`flags` are what a reader of a score should know: `timeout`, `agent_error`, `budget`."""
 
     ok: bool
     reward: float | None
@@ -78,13 +79,19 @@ def judge(ran: Ran, selected: Selected, turns: int, findings: Mapping[str, int])
     if ran.error_type and not ran.timed_out and engine_failures:
         return _failed("engine", "The harness gave up after the engine failed", ", ".join(engine_failures))
     if selected.value is not None:
-        flags = () if not ran.error_type else ("timeout",) if ran.timed_out else ("agent_error",)
-        return Outcome(True, selected.value, flags=flags)
+        return Outcome(True, selected.value, flags=tuple(_flags(ran, findings)))
     if ran.timed_out:
         return _failed("timeout", "The harness ran out of time", selected.problem)
     if ran.error_type:
         return _failed(*PHASES[ran.phase], ran.error)
     return _failed("verifier", selected.problem)
+
+
+def _flags(ran: Ran, findings: Mapping[str, int]) -> Iterator[str]:
+    if ran.error_type:
+        yield "timeout" if ran.timed_out else "agent_error"
+    if any(code in findings for code in BUDGET_CODES):
+        yield "budget"
 
 
 def _failed(kind: Kind, sentence: str, cause: str = "") -> Outcome:
