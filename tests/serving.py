@@ -117,7 +117,7 @@ async def serving(
         started.set()
 
     app = create_app(config, ready, make or (lambda _: made))
-    server = uvicorn.Server(uvicorn.Config(app, log_level="warning", timeout_graceful_shutdown=2))
+    server = uvicorn.Server(uvicorn.Config(app, log_level="warning", timeout_graceful_shutdown=2, ws="none"))
     serve = asyncio.create_task(server.serve([listening]))
     await started.wait()
     try:

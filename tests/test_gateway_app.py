@@ -86,6 +86,24 @@ async def test_an_unknown_path_is_not_found_in_the_dialect_it_looks_like(tmp_pat
         assert "/v1/embeddings" in body["error"]["message"]
 
 
+@pytest.mark.parametrize("path", ["/v1/responses", "/sessions/s-1/v1/responses", "/v1/realtime"])
+async def test_a_websocket_is_refused_by_the_one_status_that_means_plain_http_will_do(
+    path: str, tmp_path: Path
+) -> None:
+    upgrade = {
+        "Upgrade": "websocket",
+        "Connection": "Upgrade",
+        "Sec-WebSocket-Key": "eA==",
+        "Sec-WebSocket-Version": "13",
+    }
+    async with serving(tmp_path) as served:
+        async with served.client.get(path, headers=upgrade) as response:
+            assert response.status == 426
+            assert "error" in await response.json(content_type=None)
+        async with served.client.get(path) as response:
+            assert response.status == 404
+
+
 @pytest.mark.parametrize(
     ("data", "encoding", "status"),
     [

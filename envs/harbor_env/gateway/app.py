@@ -42,6 +42,7 @@ KEPT_HEADERS = (
     "x-stainless-retry-count",
 )
 """Request headers kept with a turn: they tell conversations of one harness apart. None carries a key."""
+UPGRADE_REQUIRED = 426
 
 
 class ModelRoute:
@@ -129,6 +130,8 @@ def dialect_of(path: str, headers: Mapping[str, str]) -> Dialect:
 async def unknown_path(request: Request, _: Exception) -> Response:
     error = GatewayError("not_found", f"{request.method} {request.url.path}: this gateway has no such route.")
     status, body = dialect_of(request.url.path, request.headers).error(error)
+    if request.headers.get("upgrade", "").lower() == "websocket":
+        status = UPGRADE_REQUIRED  # the one refusal after which Codex speaks plain HTTP at once, without trying again
     return Response(body, status, media_type="application/json")
 
 
