@@ -68,6 +68,14 @@ async def test_no_file_of_a_rollout_holds_the_key_of_its_session(spec: RolloutSp
     assert not [path for path in spec.out.rglob("*") if path.is_file() and KEY.search(path.read_bytes())]
 
 
+async def test_the_reason_of_a_failure_that_quotes_the_command_holds_no_key(spec: RolloutSpec, tmp_path: Path) -> None:
+    ungraded = write_task(tmp_path / "other", reward="")
+    result = await run_rollout(replace(spec, task=ungraded, agent_kwargs={"habit": "fail"}))
+    assert result.reason is not None
+    assert "Command failed" in result.reason.sentence
+    assert not KEY.search(result.reason.sentence.encode())
+
+
 async def test_the_budget_and_the_sampling_of_the_spec_are_the_session_s(spec: RolloutSpec, served: Served) -> None:
     await run_rollout(replace(spec, budget={"max_calls": 1}, sampling={"temperature": 0.5}))
     assert [request.sampling.temperature for request in served.engine.requests] == [0.5]

@@ -82,7 +82,7 @@ class TinyAgent(BaseInstalledAgent):  # type: ignore[misc]
         ]
         done = await environment.exec(f"{shlex.join(words)} >/logs/agent/tiny.txt 2>&1")
         if done.return_code:
-            raise NonZeroAgentExitCodeError(f"exit {done.return_code}")
+            raise NonZeroAgentExitCodeError(f"Command failed (exit {done.return_code}): {shlex.join(words)}")
 
 
 TINY = Harness("tiny", "tests.tiny_harness:TinyAgent", "chat", base_url_suffix="/v1")

@@ -11,7 +11,7 @@ import logging
 import shutil
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Literal
 
@@ -20,7 +20,7 @@ from harbor_env.capture import Capture, fetch_capture, read_json
 from harbor_env.errors import EngineError, GatewayError, HarborEnvError
 from harbor_env.gateway_client import GatewayClient, OpenSession
 from harbor_env.harnesses import Harness, find
-from harbor_env.outcome import NOT_RUN, Outcome, Phase, Ran, Reason, judge, one_line
+from harbor_env.outcome import NOT_RUN, Kind, Outcome, Phase, Ran, Reason, judge, one_line
 from harbor_env.reward import select_reward
 from harbor_env.scrub import scrub_folder, scrub_text, tail
 
@@ -119,6 +119,13 @@ class _Attempt:
         # Claude Code notes the end of the key it was given, so the end alone is a secret too.
         return (self.session.key, self.session.id, self.session.key[-20:]) if self.session else ()
 
+    def clean(self, text: str) -> str:
+        """Text without the session's secrets: what failed often quotes its command and its URL."""
+        return scrub_text(text, self.secrets)
+
+    def reason(self, kind: Kind, text: str) -> Reason:
+        return Reason(kind, one_line(self.clean(text)))
+
     def result(self, outcome: Outcome) -> RolloutResult:
         spec, capture = self.spec, self.capture
         self.seconds["total"] = round(time.monotonic() - self.began, 3)
@@ -137,7 +144,7 @@ class _Attempt:
             findings=capture.findings,
             atif=self.atif,
             level=(self.session.level if self.session else "") or spec.gateway.level,
-            log_tail="" if outcome.ok else scrub_text(_log_tail(self.logs / "agent"), self.secrets),
+            log_tail="" if outcome.ok else self.clean(_log_tail(self.logs / "agent")),
             trace=capture.trace,
             rows=capture.rows,
         )
@@ -152,13 +159,13 @@ async def run_rollout(
         return await _run(attempt, progress, opened)
     except GatewayError as error:
         kind: Literal["engine", "capture"] = "engine" if isinstance(error, EngineError) else "capture"
-        reason = Reason(kind, one_line(str(error)))
+        reason = attempt.reason(kind, str(error))
     except HarborEnvError as error:
-        reason = Reason("task", one_line(str(error)))
+        reason = attempt.reason("task", str(error))
     except Exception as error:  # a failed rollout is a value, whatever failed
         log.exception("rollout %s failed", spec.name)
-        phase = attempt.ran.phase
-        reason = Reason("task" if phase == "none" else "sandbox", one_line(f"{type(error).__name__}: {error}"))
+        early = attempt.ran.phase == "none"
+        reason = attempt.reason("task" if early else "sandbox", f"{type(error).__name__}: {error}")
     return attempt.result(Outcome(False, None, reason))
 
 
@@ -191,7 +198,8 @@ async def _run_trial(attempt: _Attempt, harness: Harness, session: OpenSession, 
         progress(phase)
 
     facts = await run_trial(attempt.spec, harness, session, at)
-    attempt.ran, attempt.rewards = facts.ran, facts.rewards
+    attempt.ran = replace(facts.ran, error=attempt.clean(facts.ran.error))
+    attempt.rewards = facts.rewards
     attempt.seconds |= facts.seconds
 
 
