@@ -178,6 +178,14 @@ async def test_a_logprob_that_is_not_finite_makes_the_turn_untrainable_and_is_ke
     assert kept == value or math.isnan(kept)
 
 
+async def test_a_logprob_above_zero_by_rounding_is_zero_and_stays_trainable(engine: VllmEngine, fake: FakeVllm) -> None:
+    await engine.probe()
+    fake.mangle = first_choice(lambda choice: choice["logprobs"]["content"][1].update(logprob=1e-6))
+    generation = await engine.generate(engine_request())
+    assert (generation.logprobs[1], generation.trainable) == (0.0, True)
+    assert [finding.code for finding in generation.findings] == ["logprob_rounded"]
+
+
 def set_ids(value: Any) -> Callable[[dict[str, Any]], None]:
     return lambda choice: choice.update(token_ids=value)
 

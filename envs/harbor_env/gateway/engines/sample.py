@@ -17,6 +17,7 @@ from harbor_env.gateway.types import Finding, Finish, Generation, WeightSpan
 
 NOT_FINITE = "logprob_not_finite"
 BEFORE_SAMPLERS = "logprobs_raw"
+ROUNDED = "logprob_rounded"
 ROUNDING = 1e-3
 """How far above 0 a log probability may lie before it is nonsense and not rounding."""
 FLOOR = -9999.0
@@ -60,13 +61,15 @@ def accepted(sample: Sample, sampling: SamplingParams, *, processed: bool, vocab
     if finish is None:
         raise EngineError("engine_error", f"the engine ended a generation for an unknown reason: {sample.finish!r}")
     findings = _findings(logprobs, sampling, processed)
+    rounded = [min(value, 0.0) for value in logprobs] if max(logprobs) > 0 else logprobs
+    noted = () if rounded is logprobs else (Finding(ROUNDED, "a log probability above 0 by rounding is taken as 0"),)
     return Generation(
         ids=ids,
-        logprobs=logprobs,
+        logprobs=rounded,
         finish=finish,
         weight_versions=sample.weight_versions,
         cached_tokens=sample.cached_tokens,
-        findings=findings,
+        findings=(*findings, *noted),
         trainable=not findings,
     )
 
