@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import os
+import signal
 import subprocess
 import sys
 from pathlib import Path
@@ -98,6 +100,31 @@ def test_a_rollout_with_a_scripted_policy_leaves_its_files_and_one_json_line(tmp
     assert exported.returncode == 0, exported
     [row] = [json.loads(text) for text in (tmp_path / "r.jsonl").read_text().splitlines()]
     assert row["trained_tokens"] == result["counts"]["trainable_tokens"]
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_an_interrupted_batch_ends_with_a_record_and_a_summary(number: signal.Signals, tmp_path: Path) -> None:
+    out, task = tmp_path / "out", write_task(tmp_path / "write-42")
+    words = ["rollout", "--dataset", str(task), "--harness", "tests.tiny_harness:TINY", "--out", str(out)]
+    words += ["--engine", f"scripted:{REPOSITORY}/tests/tiny_policy.py:never", "--tokenizer", str(qwen3_dir())]
+    running = subprocess.Popen(
+        [sys.executable, "-m", "harbor_env.cli", *words],
+        cwd=REPOSITORY,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        env={**os.environ, "PYTHONUNBUFFERED": "1"},
+    )
+    with running:
+        assert running.stdout
+        began = next(line for line in running.stdout if line.rstrip().endswith("..."))
+        running.send_signal(number)
+        printed, said = running.communicate(timeout=100)
+    assert "task 0: write-42" in began
+    assert (running.returncode, "Traceback" in said) == (130, False), said
+    assert "failed: cancelled 1" in printed
+    [result] = [json.loads(line) for line in (out / "results.jsonl").read_text().splitlines()]
+    assert (result["ok"], result["reason"]["kind"]) == (False, "cancelled")
 
 
 def test_a_finished_rollout_is_one_line() -> None:

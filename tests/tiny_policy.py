@@ -1,5 +1,6 @@
 """A scripted policy for the tiny harness: one command, then an answer."""
 
+import asyncio
 from collections.abc import Sequence
 
 from harbor_env.gateway.types import Message, Tool, ToolCall
@@ -9,3 +10,9 @@ def write_42(messages: Sequence[Message], tools: Sequence[Tool]) -> Message:
     if messages[-1].role == "tool":
         return Message("assistant", "Done.")
     return Message("assistant", "", tool_calls=(ToolCall("", "bash", '{"command": "echo 42 > /app/answer.txt"}'),))
+
+
+async def never(messages: Sequence[Message], tools: Sequence[Tool]) -> Message:
+    """An answer that does not come."""
+    await asyncio.Event().wait()
+    return Message("assistant", "")
