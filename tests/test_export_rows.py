@@ -146,6 +146,21 @@ def test_a_reply_thrown_away_for_another_sample_is_kept_marked_and_not_trained()
     assert [row.trained_tokens for row in rows(SessionExport("s", turns, train_discarded=True))] == [2, 4]
 
 
+def test_a_reply_thrown_away_in_mid_conversation_takes_nothing_from_the_row_that_goes_on() -> None:
+    turns = [
+        asked(make_turn("t1"), 0),
+        asked(make_turn("again1", "t1"), 5),
+        asked(make_turn("again2", "t1"), 10),
+        asked(make_turn("t2", "t1"), 15),
+        asked(make_turn("t3", "t2", delta_ids=(9,)), 20),
+    ]
+    session = SessionExport("s", turns)
+    assert session.discarded == {"again1", "again2"}
+    assert [row.trained_tokens for row in rows(session)] == [6, 0, 0]
+    assert session.trained_rows() == 1
+    assert [row.trained_tokens for row in rows(SessionExport("s", turns, train_discarded=True))] == [6, 2, 2]
+
+
 def test_samples_in_flight_side_by_side_or_continued_or_of_other_prompts_are_not_discarded() -> None:
     side_by_side = [asked(make_turn("t1"), 0, 3.0), asked(make_turn("t2"), 2)]
     continued = [asked(make_turn("t1"), 0), asked(make_turn("t2"), 5), asked(make_turn("t3", "t1"), 9)]

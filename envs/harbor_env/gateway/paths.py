@@ -35,10 +35,12 @@ def leaves(turns: Sequence[Turn]) -> list[Turn]:
 
 
 def paths(turns: Sequence[Turn]) -> list[Path]:
-    """One path per leaf: conversation by conversation, depth first, the oldest branch first.
+    """One path per leaf: conversation by conversation, depth first, the oldest branch first, discarded replies last.
 
-    Each turn is owned by exactly one path, the first that holds it. ValueError: a parent is missing or comes later.
+    Each turn is owned by exactly one path, the first that holds it; so what came before a discarded reply stays in one
+    row with what came after the reply that took its place. ValueError: a parent is missing or comes later.
     """
+    dropped = discarded(turns)
     children: dict[str | None, list[Turn]] = {None: []}
     for turn in turns:
         if turn.parent not in children:
@@ -54,7 +56,7 @@ def paths(turns: Sequence[Turn]) -> list[Path]:
         owned_from = min(owned_from, depth)
         del trail[depth:]
         trail.append(turn)
-        following = children[turn.id]
+        following = sorted(children[turn.id], key=lambda child: child.id in dropped)
         waiting.extend((child, depth + 1) for child in reversed(following))
         if not following:
             found.append(Path(tuple(trail), owned_from))
