@@ -107,8 +107,8 @@ class Session:
     def plan(self, call: Call, *, in_flight: int = 0) -> Plan | Stop:
         """Decide which turn the call continues and what it adds. Changes nothing.
 
-        `in_flight` counts calls of this session already at the engine. Raises `GatewayError` where the prompt does not
-        fit the window or the call cannot be rendered.
+        `in_flight` counts calls of this session that are planned and not recorded. Raises `GatewayError` where the
+        prompt does not fit the window or the call cannot be rendered.
         """
         calls = len(self.tree) + in_flight
         stop = budget_stop(self.options.budget, calls=calls, sampled_tokens=self.sampled_tokens)

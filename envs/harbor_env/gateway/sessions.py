@@ -27,7 +27,8 @@ KEPT = 4096
 
 @dataclass(slots=True)
 class LiveSession:
-    """A session in this process. `seq` is the last turn read from the store; `in_flight` counts calls at the engine.
+    """A session in this process. `seq` is the last turn read from the store; `in_flight` counts calls that are
+    planned and whose turn is not in the tree yet.
 
     `markers` tell the conversations of the session's harness apart.
     """

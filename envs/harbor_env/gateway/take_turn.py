@@ -10,6 +10,7 @@ import secrets
 import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from typing import Any
 
 from harbor_env.errors import EngineError, GatewayError, RenderingError
 from harbor_env.gateway.engines import EngineRequest
@@ -36,6 +37,15 @@ async def take_turn(
     if isinstance(planned, Stop):
         await store.add_findings(live.session.id, [planned.finding])
         return _stopped(planned, call)
+    # From here until the turn is in the tree, or will never be, the budget counts it as on its way.
+    live.in_flight += 1
+    try:
+        return await _take_planned(store, pace, live, planned, {"dialect": dialect, "headers": headers})
+    finally:
+        live.in_flight -= 1
+
+
+async def _take_planned(store: Store, pace: Pace, live: LiveSession, planned: Plan, facts: Mapping[str, Any]) -> Reply:
     began = time.time()
     try:
         generation = await _generate(live, planned)
@@ -51,10 +61,10 @@ async def take_turn(
         turn_id=f"turn_{secrets.token_hex(12)}",
         mint=_call_id,
         created=int(began),
-        facts={"dialect": dialect, "headers": headers, "began": round(began, 3), "engine_s": round(seconds, 3)},
-        role=conversation_role(live.markers, headers, planned.call, planned.parent),
+        facts={**facts, "began": round(began, 3), "engine_s": round(seconds, 3)},
+        role=conversation_role(live.markers, facts["headers"], planned.call, planned.parent),
     )
-    context = {"tools": call.tools, "template_kwargs": live.session.options.template_kwargs}
+    context = {"tools": planned.call.tools, "template_kwargs": live.session.options.template_kwargs}
     committed = await asyncio.shield(store.commit_turn(live.session.id, recorded.turn, context))
     live.wrote(committed, recorded.turn)
     return recorded.reply
@@ -91,11 +101,7 @@ async def _generate(live: LiveSession, planned: Plan) -> Generation:
         turn_index=planned.turn_index,
         renderer=renderer,
     )
-    live.in_flight += 1
-    try:
-        generation = await live.engine.engine.generate(request)
-    finally:
-        live.in_flight -= 1
+    generation = await live.engine.engine.generate(request)
     if generation.finish == "abort":
         raise EngineError("engine_error", "The engine aborted this generation; asking again may work.")
     return generation
