@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import sqlite3
 from collections.abc import Sequence
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -251,6 +253,22 @@ async def test_a_budget_stop_is_a_normal_last_reply_and_no_turn(tmp_path: Path) 
         assert (status, body["stop_reason"]) == (200, "end_turn")
         counts = await served.counts(key)
         assert (counts["turns"], counts["findings"]["budget_calls"]) == (1, 1)
+
+
+async def test_a_call_counts_towards_the_budget_until_its_turn_is_written(tmp_path: Path) -> None:
+    async with serving(tmp_path) as served:
+        key = await served.key(budget={"max_calls": 1})
+        with closing(sqlite3.connect(tmp_path / "gateway.sqlite3", isolation_level=None)) as writing:
+            writing.execute("BEGIN IMMEDIATE")  # no turn can be written until this ends
+            first = asyncio.create_task(post(served, "/v1/chat/completions", key, ASK))
+            await served.engine.arrived.wait()
+            second = asyncio.create_task(post(served, "/v1/chat/completions", key, ASK))
+            while served.gateway.metrics.in_flight < 2:  # noqa: ASYNC110 - a socket arrives on its own schedule
+                await asyncio.sleep(0.01)
+            writing.execute("ROLLBACK")
+            replies = [body["choices"][0]["message"]["content"] for _, body in (await first, await second)]
+        assert "budget" in replies[1]
+        assert (await served.counts(key))["turns"] == 1
 
 
 async def test_token_counts_are_exact_and_no_turn(tmp_path: Path) -> None:
