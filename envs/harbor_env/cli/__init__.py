@@ -9,7 +9,7 @@ import sys
 
 import typer
 
-from harbor_env.cli import bake, doctor, export, gateway, harnesses, rollout
+from harbor_env.cli import bake, doctor, export, gateway, harnesses, info, rollout, serve
 from harbor_env.errors import HarborEnvError, TaskError, UsageError
 
 app = typer.Typer(
@@ -22,7 +22,16 @@ app = typer.Typer(
     context_settings={"help_option_names": ["-h", "--help"]},
     rich_markup_mode="rich",
 )
-for command in (rollout.rollout, gateway.gateway, export.export, bake.bake, harnesses.harnesses, doctor.doctor):
+for command in (
+    rollout.rollout,
+    serve.serve,
+    gateway.gateway,
+    info.info,
+    export.export,
+    bake.bake,
+    harnesses.harnesses,
+    doctor.doctor,
+):
     app.command()(command)
 
 

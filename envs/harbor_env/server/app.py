@@ -12,6 +12,7 @@ import asyncio
 import os
 import sys
 from functools import partial
+from pathlib import Path
 from typing import Any
 
 import uvicorn
@@ -19,6 +20,7 @@ from fastapi import FastAPI
 from openenv.core.env_server.http_server import HTTPEnvServer
 from openenv.core.env_server.types import ConcurrencyConfig
 
+from harbor_env import survey
 from harbor_env.errors import HarborEnvError
 from harbor_env.models import HarborAction, HarborObservation, HarborState
 from harbor_env.server.backend import Backend
@@ -58,11 +60,24 @@ def create_app(config: ServerConfig, backend: Backend | None = None) -> FastAPI:
     app.router.on_startup += [shared.start, proxy.start]
     app.router.on_shutdown += [proxy.close, shared.close]
     app.mount("/capture", proxy)
+    app.add_api_route("/info", partial(_info, shared), tags=["Environment Info"])
     server.register_routes(app)
     app.add_middleware(Connections, idle=config.idle)
     app.add_middleware(Guard, key=config.admin_key)
     app.state.backend = shared
     return app
+
+
+async def _info(backend: Backend) -> dict[str, Any]:
+    """What a client can choose from, and how busy the server is."""
+    return {
+        "engine": await backend.engine_facts(),
+        "splits": {name: len(tasks) for name, tasks in backend.catalog.splits.items()},
+        "harnesses": survey.harnesses(),
+        "sandboxes": await asyncio.to_thread(survey.sandboxes, os.environ, Path.home()),
+        "envs": backend.config.envs,
+        "running": backend.pool.busy,
+    }
 
 
 async def serve(config: ServerConfig) -> None:

@@ -1,0 +1,60 @@
+"""`openenv-harbor serve`: the environment server, and the gateway below it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+from typer import Option
+
+
+def serve(
+    llm_url: Annotated[str, Option(help="Base URL of the engine. Without it and --engine the embedded one.")] = "",
+    engine: Annotated[str, Option(help="KIND[:ARG]: vllm, sglang, llamacpp[:FILE.gguf], scripted:MODULE:POLICY.")] = "",
+    model: Annotated[str, Option(help="The model's name at the engine.")] = "",
+    llm_api_key: Annotated[str, Option(help="Key for the engine.", envvar="OPENENV_LLM_API_KEY")] = "",
+    tokenizer: Annotated[str, Option(help="Folder, .gguf file or hub id. Default: the model's name.")] = "",
+    renderer: Annotated[str, Option(help="Renderer by name or module:Name. Default: by model or template.")] = "",
+    window: Annotated[int, Option(help="Context length in tokens, where the engine does not say it.")] = 0,
+    gateway: Annotated[str, Option(help="URL of a running gateway, instead of starting one.")] = "",
+    gateway_admin_key: Annotated[str, Option(help="That gateway's admin key.")] = "",
+    gateway_workers: Annotated[int, Option(help="Processes of the gateway.", min=1)] = 1,
+    dataset: Annotated[list[str] | None, Option(help="bundled or a folder of tasks; repeat for more.")] = None,
+    host: Annotated[str, Option(help="Address to listen on; beyond loopback an admin key is needed.")] = "127.0.0.1",
+    port: Annotated[int, Option(help="Port of the server; the gateway is at /capture there.")] = 8000,
+    admin_key: Annotated[str, Option(help="Key for all but health.", envvar="OPENENV_HARBOR_ADMIN_KEY")] = "",
+    public_url: Annotated[str, Option(help="How sandboxes elsewhere reach this server.")] = "",
+    data: Annotated[Path, Option(help="Folder of the gateway's store and the logs.")] = Path("server-data"),
+    max_concurrent_envs: Annotated[int, Option(help="Episodes at a time; 0: what fits this machine.", min=0)] = 0,
+    idle: Annotated[float, Option(help="Seconds after which an idle episode loses its slot.", min=1)] = 900,
+    keep_logs: Annotated[bool, Option(help="Keep the files of every rollout.")] = False,
+) -> None:
+    """Serve Harbor tasks as an OpenEnv environment: a trainer resets, steps, and gets a reward with its trace.
+
+    One port: the environment at its root, the gateway at /capture. When ready it prints one JSON line. Then, in Python:
+
+    $ HarborSessionFactory("http://127.0.0.1:8000", split="train", harness="mini-swe-agent")
+
+    For sandboxes on other machines give --host 0.0.0.0, --admin-key and --public-url, the address that leads here.
+    """
+    import asyncio
+
+    from harbor_env.server.app import serve as run
+    from harbor_env.server.settings import ServerConfig
+    from harbor_env.serving_gateway import EngineFlags
+
+    flags = EngineFlags(llm_url, engine, model, llm_api_key, tokenizer, renderer, window, gateway, gateway_admin_key)
+    config = ServerConfig(
+        engine=flags,
+        datasets=tuple(dataset or ("bundled",)),
+        host=host,
+        port=port,
+        admin_key=admin_key,
+        public_url=public_url,
+        data=data,
+        max_concurrent_envs=max_concurrent_envs,
+        gateway_workers=gateway_workers,
+        idle=idle,
+        keep_logs=keep_logs,
+    )
+    asyncio.run(run(config))
