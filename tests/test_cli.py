@@ -67,6 +67,7 @@ def test_help_teaches_with_commands() -> None:
         (["rollout", "--split", "no-such-split"], "has no split"),
         (["rollout", "--harness", "no-such-harness", "--gateway", "http://127.0.0.1:9"], "no harness"),
         (["rollout", "--harness", ","], "at least one harness"),
+        (["rollout", "--sandbox", "no-such-sandbox"], "no sandbox 'no-such-sandbox'"),
         (["rollout", "--purpose", "fun"], "train or eval"),
         (["rollout", "--harness", "tests.tiny_harness:TINY", "--engine", "nonsense"], "no engine 'nonsense'"),
         (["export", "--data", "no-such-folder"], "not the data folder of a gateway"),

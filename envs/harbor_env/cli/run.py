@@ -16,6 +16,7 @@ from harbor_env.errors import UsageError
 from harbor_env.harnesses import find
 from harbor_env.harnesses.baking import bake_harness
 from harbor_env.rollout import GatewayAddress, RolloutSpec
+from harbor_env.sandboxes import backend_of
 from harbor_env.serving_gateway import EngineFlags, serving_gateway
 from harbor_env.tasks import load_dataset
 
@@ -54,6 +55,7 @@ async def run(order: Order) -> int:
         raise UsageError(f"--purpose is train or eval, not {order.purpose!r}.")
     if not order.harnesses:
         raise UsageError("--harness names at least one harness, for example mini-swe-agent.")
+    backend_of(order.sandbox)  # a name there is not is said before anything starts
     out = (order.out or Path("rollouts") / datetime.now().strftime("%Y%m%d-%H%M%S")).absolute()
     with Report(out, order.sandbox, as_json=order.as_json, concurrency=order.concurrency) as report:
         jobs = plan_jobs(_chosen_tasks(order), order.harnesses, order.attempts)

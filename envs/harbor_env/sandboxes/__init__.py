@@ -38,6 +38,14 @@ SANDBOXES: dict[str, str] = {"local": LOCAL, **{name: name for name in _HARBORS}
 """Sandbox name -> Harbor's name for the backend, or `module:Class` of a Harbor environment."""
 
 
+def backend_of(name: str) -> str:
+    """Harbor's name for the sandbox `name`, or `module:Class`. Raises UsageError for a name there is not."""
+    target = SANDBOXES.get(name, name if ":" in name else "")
+    if not target:
+        raise UsageError(f"There is no sandbox {name!r}. Choose one of: {', '.join(SANDBOXES)}; or give module:Class.")
+    return target
+
+
 def environment_config(
     name: str,
     *,
@@ -54,9 +62,7 @@ def environment_config(
     """
     from harbor.models.trial.config import EnvironmentConfig
 
-    target = SANDBOXES.get(name, name if ":" in name else "")
-    if not target:
-        raise UsageError(f"There is no sandbox {name!r}. Choose one of: {', '.join(SANDBOXES)}; or give module:Class.")
+    target = backend_of(name)
     fields = {key: kwargs.pop(key) for key in list(kwargs) if key in EnvironmentConfig.model_fields}
     if target == LOCAL:
         kwargs |= {"gateway": gateway, "layers": [str(layer) for layer in layers]}
