@@ -52,6 +52,7 @@ NAMED = (
 )
 REASONS: dict[tuple[str, str], tuple[int, str]] = {
     ("aider", "plain"): (2, "files added to the chat stand before what was said"),
+    ("gemini-cli", "the same call six times"): (2, "the reply it interrupts is replaced by a sentence that says so"),
 }
 
 
