@@ -25,7 +25,7 @@ PURE_MODULES = ("types", "tree", "meaning", "limits", "options", "session", "rol
 PURE_PACKAGES = ("dialects", "rendering", "export")
 
 CONTRACTS = {"errors", "gateway", "gateway.engines", "harnesses", "lookup"}
-"""What pure modules may read beside each other: errors, `module:Name`, the protocol of engines, and facts about harnesses."""
+"""What pure modules may read beside each other: errors, `module:Name`, engines' protocol, facts about harnesses."""
 
 LIBRARIES = {
     "jinja2",
