@@ -10,11 +10,13 @@ import harbor_env.light_openenv  # noqa: F401  # first: it keeps openenv's web i
 # isort: split
 import asyncio
 import os
+import socket
 import sys
 from functools import partial
 from pathlib import Path
 from typing import Any
 
+import orjson
 import uvicorn
 from fastapi import FastAPI
 from openenv.core.env_server.http_server import HTTPEnvServer
@@ -80,13 +82,24 @@ async def _info(backend: Backend) -> dict[str, Any]:
     }
 
 
+class _Announced(uvicorn.Server):
+    """Says where it listens, as one JSON line on standard output, once it does."""
+
+    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        await super().startup(sockets)
+        for server in self.servers:
+            host, port = server.sockets[0].getsockname()[:2]
+            shown = f"[{host}]" if ":" in host else host
+            print(orjson.dumps({"url": f"http://{shown}:{port}", "gateway": "/capture"}).decode(), flush=True)
+
+
 async def serve(config: ServerConfig) -> None:
     """Serve until stopped. Raises what keeps the gateway from starting before anything listens."""
     config.check()
     backend = Backend(config)
     await backend.start()
     try:
-        await uvicorn.Server(uvicorn_config(create_app(config, backend), config)).serve()
+        await _Announced(uvicorn_config(create_app(config, backend), config)).serve()
     finally:
         await backend.close()
 

@@ -12,6 +12,9 @@ OWN_KEYS = "/capture/"
 """Below it lies the gateway, which knows its sessions' keys and its own admin key."""
 ANSWER = b'{"detail": "This route needs the admin key: Authorization: Bearer KEY."}'
 
+RPC_ANSWER = b"""{"jsonrpc": "2.0", "id": null, "error": {"code": -32001, "message": "needs the admin key"}}"""
+"""JSON-RPC refuses in its body, with status 200."""
+
 
 class Guard:
     """ASGI middleware. Without a key, which only a loopback server may be, it lets everything pass.
@@ -27,10 +30,12 @@ class Guard:
         if scope["type"] not in ("http", "websocket") or self._allowed(scope):
             await self._app(scope, receive, send)
             return
+        if scope["type"] == "http" and scope["path"] == "/mcp":
+            await _respond(send, 200, [(b"content-type", b"application/json")], RPC_ANSWER)
+            return
         headers = [(b"content-type", b"application/json"), (b"www-authenticate", b"Bearer")]
         if scope["type"] == "http":
-            await send({"type": "http.response.start", "status": 401, "headers": headers})
-            await send({"type": "http.response.body", "body": ANSWER})
+            await _respond(send, 401, headers, ANSWER)
         elif "websocket.http.response" in scope.get("extensions", {}):
             await receive()
             await send({"type": "websocket.http.response.start", "status": 401, "headers": headers})
@@ -47,3 +52,8 @@ class Guard:
         _, _, bearer = headers.get("authorization", "").partition(" ")
         given = (bearer.strip(), headers.get("x-admin-key", ""))
         return any(secrets.compare_digest(one.encode(), self._key) for one in given)
+
+
+async def _respond(send: Send, status: int, headers: list[tuple[bytes, bytes]], body: bytes) -> None:
+    await send({"type": "http.response.start", "status": status, "headers": headers})
+    await send({"type": "http.response.body", "body": body})
