@@ -335,3 +335,9 @@ def test_a_keepalive_between_any_two_events_changes_nothing() -> None:
         model="m", messages=[{"role": "user", "content": "go"}], stream=True
     )
     assert len(list(answers)) == len(chunks) - 1
+
+
+def test_a_wish_for_one_call_at_a_time_is_a_finding_and_a_wish_for_many_is_none() -> None:
+    for wish, codes in ((False, ["parallel_calls_not_prevented"]), (True, []), (None, [])):
+        body = {"model": "m", "messages": [{"role": "user", "content": "x"}], "parallel_tool_calls": wish}
+        assert [finding.code for finding in CHAT.decode(body, {}).findings] == codes

@@ -459,3 +459,18 @@ async def test_a_template_variable_the_model_has_not_is_refused_as_soon_as_the_e
         assert "template_kwargs" in body["error"]["message"]
         async with served.client.post("/sessions", json=wrong) as refused:
             assert refused.status == 400
+
+
+@pytest.mark.parametrize("stream", [False, True])
+async def test_a_reply_that_cannot_be_written_in_its_dialect_is_an_error_and_no_turn(
+    tmp_path: Path, stream: bool
+) -> None:
+    deep = '{"command": ' + "[" * 600 + "]" * 600 + "}"
+    engine = FakeEngine([Message("assistant", "", tool_calls=(ToolCall("", "local_shell", deep),))])
+    async with serving(tmp_path, engine) as served:
+        key = await served.key()
+        body = {"model": "m", "input": "Hi.", "tools": [{"type": "local_shell"}], "stream": stream}
+        async with served.client.post("/v1/responses", json=body, headers=bearer(key)) as response:
+            shown = response.status == 200
+            await response.read()
+        assert (await served.counts(key))["turns"] == int(shown)

@@ -26,7 +26,7 @@ from harbor_env.gateway.running import Gateway
 from harbor_env.gateway.sessions import LiveSession
 from harbor_env.gateway.store import Store
 from harbor_env.gateway.take_turn import count, take_turn
-from harbor_env.gateway.types import Call, Reply
+from harbor_env.gateway.types import Call
 
 log = logging.getLogger(__name__)
 
@@ -84,12 +84,12 @@ class ModelRoute:
         headers = {name: value for name in KEPT_HEADERS if (value := request.headers.get(name))}
         return await respond(connection, dialect, call, self._take(live, call, headers), gateway.config.keepalive)
 
-    async def _take(self, live: LiveSession, call: Call, headers: Mapping[str, str]) -> Reply:
+    async def _take(self, live: LiveSession, call: Call, headers: Mapping[str, str]) -> bytes:
         store, pace, metrics = self._gateway.store, self._gateway.pace, self._gateway.metrics
-        reply = await take_turn(store, pace, live, call, dialect=self._dialect.name, headers=headers)
-        metrics.prompt_tokens += reply.usage.prompt_tokens
-        metrics.sampled_tokens += reply.usage.completion_tokens
-        return reply
+        answer = await take_turn(store, pace, live, call, dialect=self._dialect, headers=headers)
+        metrics.prompt_tokens += answer.reply.usage.prompt_tokens
+        metrics.sampled_tokens += answer.reply.usage.completion_tokens
+        return answer.data
 
 
 def session_secret(request: Request) -> str:

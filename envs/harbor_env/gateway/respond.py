@@ -16,7 +16,7 @@ from starlette.types import Receive, Send
 
 from harbor_env.errors import GatewayError
 from harbor_env.gateway.dialects import Dialect
-from harbor_env.gateway.types import Call, Reply
+from harbor_env.gateway.types import Call
 
 log = logging.getLogger(__name__)
 
@@ -49,9 +49,9 @@ class Connection:
 
 
 async def respond(
-    connection: Connection, dialect: Dialect, call: Call, work: Coroutine[Any, Any, Reply], keepalive: float
+    connection: Connection, dialect: Dialect, call: Call, work: Coroutine[Any, Any, bytes], keepalive: float
 ) -> str:
-    """Run `work` and send its reply. Returns the outcome: `ok`, `gone`, or the kind of the error sent."""
+    """Run `work` and send the body or the events it gives. Returns `ok`, `gone`, or the kind of the error sent."""
     task = asyncio.ensure_future(work)
     gone = asyncio.ensure_future(connection.gone())
     try:
@@ -85,7 +85,7 @@ def as_gateway_error(error: BaseException) -> GatewayError:
 async def _wait(
     connection: Connection,
     dialect: Dialect,
-    task: asyncio.Future[Reply],
+    task: asyncio.Future[bytes],
     gone: asyncio.Future[None],
     keepalive: float | None,
 ) -> bool:
@@ -103,7 +103,7 @@ async def _wait(
 
 
 async def _finish(
-    connection: Connection, dialect: Dialect, call: Call, task: asyncio.Future[Reply], began: bool
+    connection: Connection, dialect: Dialect, call: Call, task: asyncio.Future[bytes], began: bool
 ) -> str:
     failure = task.exception()
     if failure is not None:
@@ -112,12 +112,10 @@ async def _finish(
             return await send_error(connection, dialect, error)
         await connection.chunk(dialect.stream_error(error), last=True)
         return error.kind
-    reply = task.result()
     if not call.stream:
-        await connection.whole(200, dialect.encode(reply, call))
+        await connection.whole(200, task.result())
         return "ok"
-    events = b"".join(dialect.stream(reply, call))  # before the headers: what cannot be written is a real 500
     if not began:
         await connection.begin_stream()
-    await connection.chunk(events, last=True)
+    await connection.chunk(task.result(), last=True)
     return "ok"

@@ -10,9 +10,10 @@ import secrets
 import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from typing import Any
+from dataclasses import dataclass
 
 from harbor_env.errors import EngineError, GatewayError, RenderingError
+from harbor_env.gateway.dialects import Dialect
 from harbor_env.gateway.engines import EngineRequest
 from harbor_env.gateway.limits import Stop
 from harbor_env.gateway.pace import Pace
@@ -23,29 +24,44 @@ from harbor_env.gateway.store import Store
 from harbor_env.gateway.types import Call, Finding, Generation, Message, Reply, Usage
 
 
-async def take_turn(
-    store: Store, pace: Pace, live: LiveSession, call: Call, *, dialect: str, headers: Mapping[str, str]
-) -> Reply:
-    """The reply to one call. Cancelling it before the commit aborts the generation and leaves no turn.
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """A reply, and the bytes that show it: the whole body, or every event of its stream."""
 
-    `pace` bounds how many calls are rendered or parsed in one pass of the loop. `headers`, by lower-case name, are kept
-    with the turn and tell which conversation of the harness it belongs to.
-    Raises GatewayError, EngineError among them; the session is then as it was.
+    reply: Reply
+    data: bytes
+
+
+async def take_turn(
+    store: Store, pace: Pace, live: LiveSession, call: Call, *, dialect: Dialect, headers: Mapping[str, str]
+) -> Answer:
+    """Answer one call. Cancelling this before the commit aborts the generation and leaves no turn.
+
+    The reply is written before the commit: what cannot be shown is no turn. `pace` bounds how many calls are rendered
+    or parsed in one pass of the loop. `headers`, by lower-case name, are kept with the turn and tell which conversation
+    of the harness it belongs to. Raises GatewayError, EngineError among them; the session is then as it was.
     """
     await pace.turn()
     planned = plan(live, call)
     if isinstance(planned, Stop):
         await store.add_findings(live.session.id, [planned.finding])
-        return _stopped(planned, call)
+        return _written(dialect, _stopped(planned, call), call)
     # From here until the turn is in the tree, or will never be, the budget counts it as on its way.
     live.in_flight += 1
     try:
-        return await _take_planned(store, pace, live, planned, {"dialect": dialect, "headers": headers})
+        return await _take_planned(store, pace, live, planned, dialect, headers)
     finally:
         live.in_flight -= 1
 
 
-async def _take_planned(store: Store, pace: Pace, live: LiveSession, planned: Plan, facts: Mapping[str, Any]) -> Reply:
+def _written(dialect: Dialect, reply: Reply, call: Call) -> Answer:
+    data = b"".join(dialect.stream(reply, call)) if call.stream else dialect.encode(reply, call)
+    return Answer(reply, data)
+
+
+async def _take_planned(
+    store: Store, pace: Pace, live: LiveSession, planned: Plan, dialect: Dialect, headers: Mapping[str, str]
+) -> Answer:
     began = time.time()
     try:
         generation = await _generate(live, planned)
@@ -61,13 +77,14 @@ async def _take_planned(store: Store, pace: Pace, live: LiveSession, planned: Pl
         turn_id=f"turn_{secrets.token_hex(12)}",
         mint=_call_id,
         created=int(began),
-        facts={**facts, "began": round(began, 3), "engine_s": round(seconds, 3)},
-        role=conversation_role(live.markers, facts["headers"], planned.call, planned.parent),
+        facts={"dialect": dialect.name, "headers": headers, "began": round(began, 3), "engine_s": round(seconds, 3)},
+        role=conversation_role(live.markers, headers, planned.call, planned.parent),
     )
+    answer = _written(dialect, recorded.reply, planned.call)
     context = {"tools": planned.call.tools, "template_kwargs": live.session.options.template_kwargs}
     committed = await asyncio.shield(store.commit_turn(live.session.id, recorded.turn, context))
     live.wrote(committed, recorded.turn)
-    return recorded.reply
+    return answer
 
 
 def plan(live: LiveSession, call: Call) -> Plan | Stop:
