@@ -19,7 +19,8 @@ from openenv.core.env_server.types import WSObservationResponse
 
 from harbor_env.errors import UsageError
 from harbor_env.gateway.export import SessionExport, find_format
-from harbor_env.models import HarborAction, HarborObservation, HarborResult, pack, unpack
+from harbor_env.models import HarborAction, HarborObservation, HarborResult
+from harbor_env.packing import pack, unpack
 from harbor_env.server.settings import ServerConfig, fitting_envs, from_environment
 from harbor_env.survey import missing
 from tests.env_serving import Environments, environments

@@ -8,20 +8,15 @@ from __future__ import annotations
 import harbor_env.light_openenv  # noqa: F401  # first: it keeps openenv's web interface out
 
 # isort: split
-import base64
-from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, Literal
 
-import orjson
-import zstandard
 from openenv.core.env_server.types import Action, Observation, State
 from pydantic import BaseModel, ConfigDict, Field
 
+from harbor_env.packing import unpack
+
 if TYPE_CHECKING:
     from openenv.core.harness import TrainingTrace
-
-UNPACKED_LIMIT = 512 * 2**20
-"""Bytes of JSON a packed document may unpack to."""
 
 
 class _Wire(BaseModel):
@@ -167,20 +162,3 @@ class HarborState(State):  # type: ignore[misc]
     tokens: int = 0
     last_tool: str = ""
     seconds: float = 0.0
-
-
-def pack(document: bytes) -> str:
-    """JSON bytes as text that is short on the wire and cheap to carry through JSON: zstandard in base64."""
-    return base64.b64encode(zstandard.ZstdCompressor(level=3).compress(document)).decode()
-
-
-def unpack(packed: str) -> dict[str, Any]:
-    """The JSON object `pack` was given. ValueError: it is none, or larger than `UNPACKED_LIMIT`."""
-    try:
-        raw = zstandard.ZstdDecompressor().decompress(base64.b64decode(packed), max_output_size=UNPACKED_LIMIT)
-    except zstandard.ZstdError as error:
-        raise ValueError(f"not a packed document: {error}") from error
-    document = orjson.loads(raw)
-    if not isinstance(document, Mapping):
-        raise ValueError("not a packed JSON object")
-    return dict(document)

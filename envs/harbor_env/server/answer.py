@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from harbor_env.outcome import Kind, Reason, one_line
+from harbor_env.packing import pack
 from harbor_env.rollout import RolloutResult, RolloutSpec
 from harbor_env.scrub import tail
 
@@ -19,8 +20,6 @@ TRAJECTORY_LIMIT = 32 * 2**20
 
 def answer(result: RolloutResult, out: Path) -> dict[str, Any]:
     """The fields of a `HarborResult`. Reads the files the rollout left below `out`."""
-    from harbor_env.models import pack
-
     fields = asdict(result)
     flags = list(result.flags)
     trajectory = out / "logs" / result.name / "agent" / "trajectory.json"

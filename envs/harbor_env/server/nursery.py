@@ -17,8 +17,12 @@ SOCKET = 3
 
 
 def main() -> None:
+    import harbor.trial.single_step
+    import harbor.trial.sync_trajectory  # noqa: F401
+
     from harbor_env import trial  # noqa: F401
     from harbor_env.harnesses import adapters, baking  # noqa: F401
+    from harbor_env.sandboxes import build, local  # noqa: F401
     from harbor_env.server import worker
 
     asked = socket.socket(fileno=SOCKET)
