@@ -13,6 +13,7 @@ import pytest
 
 from harbor_env.atif import AtifCheck
 from harbor_env.cli.report import result_line, summary
+from harbor_env.gateway.store import Store
 from harbor_env.outcome import Reason
 from harbor_env.rollout import RolloutResult
 from tests.tiny_harness import write_task
@@ -75,6 +76,7 @@ def test_help_teaches_with_commands() -> None:
         (["export", "--url", "http://127.0.0.1:9"], "give --session"),
         (["bake", "--harness", "no-such-harness"], "no harness"),
         (["gateway", "--host", "0.0.0.0"], "--admin-key"),
+        (["rollout", "--temperature", "inf"], "--temperature"),
     ],
 )
 def test_what_a_user_got_wrong_is_one_sentence_and_exit_2(words: list[str], sentence: str, tmp_path: Path) -> None:
@@ -84,6 +86,40 @@ def test_what_a_user_got_wrong_is_one_sentence_and_exit_2(words: list[str], sent
     assert sentence in done.stderr
     assert "Traceback" not in done.stderr
     assert len(done.stderr.strip().splitlines()) == 1
+
+
+GATEWAY = ("gateway", "--engine", "scripted:tests.policies:is_empty", "--tokenizer", "{tokenizer}", "--port", "0")
+
+
+@pytest.mark.parametrize(
+    ("words", "sentence"),
+    [
+        ((*GATEWAY, "--data", "{file}"), "cannot be used as the gateway's store"),
+        ((*GATEWAY, "--data", "{folder}"), "file is not a database"),
+        ((*GATEWAY, "--host", "192.0.2.1", "--admin-key", "k"), "192.0.2.1"),
+        (("rollout", "--out", "{file}"), "{file}"),
+        (("export", "--data", "{store}", "--out", "{file}/below"), "{file}"),
+    ],
+)
+def test_what_the_machine_refuses_is_one_sentence_that_names_it(
+    words: tuple[str, ...], sentence: str, tmp_path: Path
+) -> None:
+    places = {"file": tmp_path / "file", "folder": tmp_path / "folder", "store": tmp_path / "store"}
+    places["file"].write_text("not a folder")
+    places["folder"].mkdir()
+    (places["folder"] / "gateway.sqlite3").write_text("not a database, whatever its name says")
+    Store.open(places["store"]).close()
+    done = command(*(word.format(tokenizer=qwen3_dir(), **places) for word in words))
+    assert done.returncode in (1, 2), done
+    assert sentence.format(**places) in done.stderr
+    assert "Traceback" not in done.stderr
+
+
+@pytest.mark.parametrize("flag", ["--port=70000", "--port=-1", "--workers=0", "--window=-5"])
+def test_a_number_no_gateway_can_have_is_refused_by_its_flag(flag: str) -> None:
+    done = command("gateway", flag)
+    assert done.returncode == 2
+    assert flag.partition("=")[0] in done.stderr
 
 
 def test_a_rollout_with_a_scripted_policy_leaves_its_files_and_one_json_line(tmp_path: Path) -> None:

@@ -43,10 +43,12 @@ def main() -> None:
         sys.exit(_say(error, 2))
     except HarborEnvError as error:
         sys.exit(_say(error, 1))
+    except OSError as error:  # a folder that cannot be written, an address that cannot be had
+        sys.exit(_say(error, 1))
     except KeyboardInterrupt:
         sys.exit(130)
 
 
-def _say(error: HarborEnvError, status: int) -> int:
+def _say(error: Exception, status: int) -> int:
     print(f"Error: {error}", file=sys.stderr)
     return status

@@ -16,12 +16,12 @@ def gateway(
     tokenizer: Annotated[str, Option(help="Folder, .gguf file or hub id. Default: the model's name.")] = "",
     renderer: Annotated[str, Option(help="Renderer by name or module:Name. Default: by model or template.")] = "",
     host: Annotated[str, Option(help="Address to listen on; beyond loopback an admin key is needed.")] = "127.0.0.1",
-    port: Annotated[int, Option(help="Port; 0 takes a free one.")] = 8200,
+    port: Annotated[int, Option(help="Port; 0 takes a free one.", min=0, max=65535)] = 8200,
     data: Annotated[Path, Option(help="Folder of the store: sessions and turns live here.")] = Path("gateway-data"),
-    workers: Annotated[int, Option(help="Processes serving the same store.")] = 1,
+    workers: Annotated[int, Option(help="Processes serving the same store.", min=1)] = 1,
     admin_key: Annotated[str, Option(help="Key for control routes.", envvar="OPENENV_HARBOR_ADMIN_KEY")] = "",
     public_url: Annotated[str, Option(help="How harnesses reach this gateway, where not at its own address.")] = "",
-    window: Annotated[int, Option(help="Context length in tokens, where the engine does not say it.")] = 0,
+    window: Annotated[int, Option(help="Context length in tokens, where the engine does not say it.", min=0)] = 0,
 ) -> None:
     """Serve the token-native gateway for any program that takes a base URL.
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import math
 import signal
 from collections.abc import Coroutine
 from dataclasses import dataclass
@@ -53,6 +54,8 @@ async def run(order: Order) -> int:
     """Run the batch; returns the exit status: 0 where every rollout scored, else 1."""
     if order.purpose not in ("train", "eval"):
         raise UsageError(f"--purpose is train or eval, not {order.purpose!r}.")
+    if not math.isfinite(order.temperature):
+        raise UsageError(f"--temperature is a number, 1 for the model's own distribution; not {order.temperature}.")
     if not order.harnesses:
         raise UsageError("--harness names at least one harness, for example mini-swe-agent.")
     backend_of(order.sandbox)  # a name there is not is said before anything starts

@@ -18,10 +18,11 @@ import uvicorn
 from uvicorn.supervisors import Multiprocess
 
 from harbor_env.config import GatewayConfig
-from harbor_env.errors import EngineError, HarborEnvError
+from harbor_env.errors import EngineError, HarborEnvError, UsageError
 from harbor_env.gateway.app import create_app
 from harbor_env.gateway.parts import make_parts
 from harbor_env.gateway.running import Gateway
+from harbor_env.gateway.store import Store
 
 ENVIRONMENT = "OPENENV_HARBOR_GATEWAY"
 """Carries the settings from the parent to worker processes, as JSON."""
@@ -34,7 +35,8 @@ def serve(config: GatewayConfig) -> None:
     """Serve until stopped. UsageError for settings that cannot be served."""
     config.check()
     make = make_parts(config)
-    make(None)  # a wrong engine or tokenizer is said here, before anything listens
+    make(None)  # a wrong engine or tokenizer is said here, before anything listens; so is a store that cannot be used
+    Store.open(config.data).close()
     listening = _listen(config.host, config.port)
     config = replace(config, port=listening.getsockname()[1])
     os.environ[ENVIRONMENT] = orjson.dumps(asdict(config), default=str).decode()
@@ -86,7 +88,11 @@ def _listen(host: str, port: int) -> socket.socket:
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     listening = socket.socket(family)
     listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-    listening.bind((host, port))
+    try:
+        listening.bind((host, port))
+    except OSError as error:
+        listening.close()
+        raise UsageError(f"This machine cannot listen on {host} port {port}: {error.strerror}.") from error
     listening.set_inheritable(True)
     listening.listen(4096)
     return listening
