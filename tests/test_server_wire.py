@@ -14,6 +14,7 @@ import aiohttp
 import orjson
 import pytest
 import pytest_asyncio
+from openenv.cli._validation import validate_multi_mode_deployment
 from openenv.core.env_server.serialization import serialize_observation
 from openenv.core.env_server.types import WSObservationResponse
 
@@ -94,6 +95,14 @@ def test_a_backend_says_which_key_or_extra_is_missing(tmp_path: Path) -> None:
 def test_an_action_refuses_what_it_does_not_know() -> None:
     with pytest.raises(ValueError, match="sandbox_kwargs"):
         HarborAction.model_validate({"sandbox_kwargs": {"mounts": ["/"]}})
+
+
+def test_openenv_finds_the_package_valid() -> None:
+    package = ROOT / "envs" / "harbor_env"
+    assert validate_multi_mode_deployment(package) == (True, [])
+    program = [str(Path(sys.executable).parent / "openenv"), "validate", str(package), "--level", "static"]
+    done = subprocess.run(program, capture_output=True, text=True, check=False)
+    assert "Verdict: PASS" in done.stdout, done.stdout + done.stderr
 
 
 guarded_server = pytest.mark.asyncio(loop_scope="module")
