@@ -124,7 +124,7 @@ def test_a_pure_module_imports_only_what_is_pure(name: str) -> None:
     assert [module for module in imports(name) if not_allowed(module, pure)] == []
 
 
-@pytest.mark.parametrize("name", [*pure_modules(), *CONTRACTS])
+@pytest.mark.parametrize("name", [*pure_modules(), *sorted(CONTRACTS)])
 def test_a_pure_module_opens_no_file_and_reads_no_clock(name: str) -> None:
     called = [node.func for node in ast.walk(ast.parse(module_path(name).read_text())) if isinstance(node, ast.Call)]
     assert [func.id for func in called if isinstance(func, ast.Name) and func.id in ("open", "print", "input")] == []
