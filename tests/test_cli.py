@@ -96,7 +96,7 @@ GATEWAY = ("gateway", "--engine", "scripted:tests.policies:is_empty", "--tokeniz
     [
         ((*GATEWAY, "--data", "{file}"), "cannot be used as the gateway's store"),
         ((*GATEWAY, "--data", "{folder}"), "file is not a database"),
-        ((*GATEWAY, "--host", "192.0.2.1", "--admin-key", "k"), "192.0.2.1"),
+        ((*GATEWAY, "--data", "{store}", "--host", "192.0.2.1", "--admin-key", "k"), "192.0.2.1"),
         (("rollout", "--out", "{file}"), "{file}"),
         (("export", "--data", "{store}", "--out", "{file}/below"), "{file}"),
     ],

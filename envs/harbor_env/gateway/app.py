@@ -16,7 +16,7 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 from harbor_env.config import GatewayConfig
 from harbor_env.errors import GatewayError
 from harbor_env.gateway import control
-from harbor_env.gateway.bodies import read_body
+from harbor_env.gateway.bodies import read_body, read_raw
 from harbor_env.gateway.dialects import DIALECTS, Dialect
 from harbor_env.gateway.dialects import Route as DialectRoute
 from harbor_env.gateway.engine_pool import EnginePool, MakeParts
@@ -75,7 +75,7 @@ class ModelRoute:
         gateway, dialect = self._gateway, self._dialect
         await gateway.pace.turn()
         live = await gateway.sessions.live(session_secret(request))
-        raw = await read_raw(request, gateway.config.body_limit)
+        raw = await read_raw(request.stream(), gateway.config.body_limit)
         body = read_body(raw, request.headers.get("content-encoding", ""), gateway.config.body_limit)
         call = dialect.decode(body, {**self._facts, **request.path_params})
         if self._action == "count":
@@ -102,18 +102,6 @@ def session_secret(request: Request) -> str:
         return token.strip()
     headers = request.headers
     return headers.get("x-api-key") or headers.get("x-goog-api-key") or request.query_params.get("key", "")
-
-
-async def read_raw(request: Request, limit: int) -> bytes:
-    """The body as sent, refused as soon as it is longer than `limit` bytes."""
-    chunks: list[bytes] = []
-    size = 0
-    async for chunk in request.stream():
-        size += len(chunk)
-        if size > limit:
-            raise GatewayError("too_large", f"The request body is over the limit of {limit} bytes.")
-        chunks.append(chunk)
-    return b"".join(chunks)
 
 
 def dialect_of(path: str, headers: Mapping[str, str]) -> Dialect:

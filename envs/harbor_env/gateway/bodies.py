@@ -6,7 +6,7 @@ Invariant: nothing larger than the limit is ever held, however small the compres
 from __future__ import annotations
 
 import zlib
-from collections.abc import Callable
+from collections.abc import AsyncIterable, Callable
 from typing import Any
 
 import orjson
@@ -26,6 +26,18 @@ ZSTD_SLICE = 256
 """Bytes fed to zstd at once: a run-length block turns 4 bytes into 128 KiB, so one slice gives at most 8 MiB."""
 
 _Decoder = Callable[[bytes, int], bytes]
+
+
+async def read_raw(chunks: AsyncIterable[bytes], limit: int) -> bytes:
+    """The body as sent, refused as soon as it is longer than `limit` bytes."""
+    kept: list[bytes] = []
+    size = 0
+    async for chunk in chunks:
+        size += len(chunk)
+        if size > limit:
+            raise _too_large(limit)
+        kept.append(chunk)
+    return b"".join(kept)
 
 
 def read_body(raw: bytes, content_encoding: str, limit: int) -> dict[str, Any]:

@@ -15,10 +15,12 @@ from starlette.responses import Response
 from starlette.routing import BaseRoute, Route
 
 from harbor_env.errors import GatewayError, UsageError
+from harbor_env.gateway.bodies import read_body, read_raw
 from harbor_env.gateway.engines import EngineInfo
 from harbor_env.gateway.export import TRAINED_ROLES, Format, find_format
-from harbor_env.gateway.options import Budget, EngineOptions, PinnedSampling, SessionOptions
+from harbor_env.gateway.options import Budget, EngineOptions, PinnedSampling, SessionOptions, refuse_deep
 from harbor_env.gateway.paths import discarded, leaves, roots
+from harbor_env.gateway.respond import as_gateway_error
 from harbor_env.gateway.running import Gateway
 from harbor_env.gateway.store import SessionRecord
 from harbor_env.gateway.stored_export import stored_export
@@ -110,7 +112,8 @@ class Control:
             try:
                 self._check_admin(request)
                 return await endpoint(request)
-            except GatewayError as error:
+            except Exception as failure:  # noqa: BLE001 - the boundary to the client: every failure is answered as JSON
+                error = as_gateway_error(failure)
                 body = {"error": {"type": error.kind, "message": error.message}}
                 return _json(body, error.status)
 
@@ -151,7 +154,9 @@ class Control:
 
     async def create(self, request: Request) -> Response:
         """Open a session. `level` is null while its engine has not been reached."""
-        wanted = _read_create(await request.body())
+        limit = self._gateway.config.body_limit
+        raw = await read_raw(request.stream(), limit)
+        wanted = _read_create(read_body(raw, request.headers.get("content-encoding", ""), limit) if raw else {})
         options = wanted.options(self._gateway.config.template_kwargs)
         try:
             await self._gateway.engines.make(options.engine)
@@ -236,11 +241,11 @@ def _engine_facts(info: EngineInfo) -> dict[str, Any]:
     return {"level": info.level, "model": info.model, "window": info.max_model_len, "route": info.route}
 
 
-def _read_create(raw: bytes) -> CreateSession:
+def _read_create(body: Mapping[str, Any]) -> CreateSession:
+    for name in ("metadata", "template_kwargs"):
+        refuse_deep(name, body.get(name))
     try:
-        return CreateSession.model_validate(orjson.loads(raw or b"{}"))
-    except orjson.JSONDecodeError as error:
-        raise GatewayError("bad_request", f"body: not valid JSON: {error}") from error
+        return CreateSession.model_validate(body)
     except ValidationError as error:
         first = error.errors()[0]
         field = ".".join(str(part) for part in first["loc"]) or "body"
