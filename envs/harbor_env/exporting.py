@@ -54,7 +54,9 @@ def _from_url(url: str, sessions: Sequence[str], export_format: str, admin_key: 
 
 def _stored(data: Path, wanted: Sequence[str]) -> list[SessionExport]:
     if not (data / FILE_NAME).is_file():
-        raise UsageError(f"{data} is not the data folder of a gateway.")
+        inner = data / "gateway"
+        hint = f" Did you mean {inner}?" if (inner / FILE_NAME).is_file() else ""
+        raise UsageError(f"{data} is not the data folder of a gateway.{hint}")
     store = Store.open(data)
     try:
         records = {record.id: record for record in store.sessions()}

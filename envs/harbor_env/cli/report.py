@@ -63,6 +63,8 @@ class Report:
         tito = f", deltas {address.tito}" if address.tito else ""
         window = f", window {address.window:,} tokens" if address.window else ""
         self.say(f"Engine: {address.model} ({level}{tito}{window})")
+        if not address.level:
+            self.say("The engine does not answer; agents retry for as long as they may. Start it, or stop this and correct --llm-url.")
 
     def skipped(self, job: Job, result: RolloutResult) -> None:
         self._results.append(result)

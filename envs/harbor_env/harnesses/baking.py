@@ -41,7 +41,7 @@ async def bake_harness(harness: Harness, say: Callable[[str], None], *, fresh: b
     try:
         done, _ = await asyncio.wait({baking}, timeout=UNNOTICED)
         if not done:
-            say(f"Baking {harness.name} {harness.version}, once per version ...")
+            say(f"Baking {harness.name} {harness.version}, once per version; this takes minutes ...")
         layer = await baking
     finally:
         baking.cancel()

@@ -71,8 +71,10 @@ def _download(model: str) -> Path:
     try:
         return Path(snapshot_download(model, allow_patterns=list(_FILES)))
     except (HfHubHTTPError, HFValidationError, LocalEntryNotFoundError, OSError) as error:
+        why = " ".join(str(error).split())
         raise RenderingError(
-            f"no tokenizer at {model!r}: not a folder or .gguf file here, and the hub gave none ({error})"
+            f"no tokenizer at {model!r}: no folder or .gguf file here has this path, and the hub gave none "
+            f"({type(error).__name__}: {why})"
         ) from error
 
 
