@@ -64,7 +64,7 @@ class Report:
         window = f", window {address.window:,} tokens" if address.window else ""
         self.say(f"Engine: {address.model} ({level}{tito}{window})")
         if not address.level:
-            self.say("The engine does not answer; agents retry for as long as they may. Start it, or stop this and correct --llm-url.")
+            self.say("The engine does not answer, and agents retry: start it, or stop this and correct --llm-url.")
 
     def skipped(self, job: Job, result: RolloutResult) -> None:
         self._results.append(result)
