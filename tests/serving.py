@@ -30,7 +30,8 @@ Answer = Callable[[EngineRequest], Any]
 class FakeEngine:
     """An engine in this process. Answers with `answers` in order (a Message, a Generation or an exception), then text.
 
-    While `gate` is closed it waits there, and counts in `aborted` the generations cancelled while waiting.
+    While `gate` is closed it waits there, and counts in `aborted` the generations cancelled while waiting. The request
+    numbered `holds_from`, counted from 1, closes the gate before itself.
     """
 
     answers: list[Message | Generation | Exception] = field(default_factory=list)
@@ -40,6 +41,7 @@ class FakeEngine:
     arrived: asyncio.Event = field(default_factory=asyncio.Event)
     gate: asyncio.Event = field(default_factory=asyncio.Event)
     aborted: int = 0
+    holds_from: int = 0
     kind: str = "fake"
 
     def __post_init__(self) -> None:
@@ -53,6 +55,8 @@ class FakeEngine:
     async def generate(self, request: EngineRequest) -> Generation:
         self.requests.append(request)
         self.arrived.set()
+        if len(self.requests) == self.holds_from:
+            self.gate.clear()
         try:
             await self.gate.wait()
         except asyncio.CancelledError:

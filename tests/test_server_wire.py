@@ -24,7 +24,7 @@ from harbor_env.models import HarborAction, HarborObservation, HarborResult
 from harbor_env.packing import pack, unpack
 from harbor_env.server.settings import ServerConfig, fitting_envs, from_environment
 from harbor_env.survey import missing
-from tests.env_serving import Environments, environments
+from tests.env_serving import Environments, environments, until
 from tests.tiny_harness import write_task
 from tests.turns import long_session
 
@@ -160,9 +160,11 @@ async def test_a_caller_that_hangs_up_on_capture_hangs_up_on_the_engine(guarded:
     key = await guarded.gateway.key()
     guarded.engine.gate.clear()
     guarded.engine.arrived.clear()
+    aborted = guarded.engine.aborted
     call = {"model": "m", "messages": [{"role": "user", "content": "hello"}]}
     async with aiohttp.ClientSession(guarded.url, headers={"Authorization": f"Bearer {key}"}) as http:
         with pytest.raises(TimeoutError):
             await http.post("/capture/v1/chat/completions", json=call, timeout=aiohttp.ClientTimeout(total=1.0))
+    await until(lambda: guarded.engine.aborted == aborted + 1)
     guarded.engine.gate.set()
     assert (await guarded.gateway.counts(key))["turns"] == 0
