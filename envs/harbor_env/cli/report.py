@@ -64,7 +64,7 @@ class Report:
         window = f", window {address.window:,} tokens" if address.window else ""
         self.say(f"Engine: {address.model} ({level}{tito}{window})")
         if not address.level:
-            self.say("The engine does not answer, and agents retry: start it, or stop this and correct --llm-url.")
+            self.say("The engine has not answered yet. If it is down, agents only retry: start it or correct its URL.")
 
     def skipped(self, job: Job, result: RolloutResult) -> None:
         self._results.append(result)
