@@ -83,7 +83,7 @@ engine: $(MODEL)/config.json  ## vLLM for the CPU and SmolLM2 in float32, below 
 check-logprobs: engine  ## rollouts on vLLM, their log probabilities recomputed by transformers
 	rm -rf $(CHECKED)
 	scripts/with_engine.sh sh -c '$(BIN)/openenv-harbor rollout --llm-url $$LLM_URL --model policy \
-		--tokenizer $(MODEL) -n 2 --max-calls 4 --out $(CHECKED)'
+		--tokenizer $(MODEL) -n 2 --max-calls 2 --max-output-tokens 300 --out $(CHECKED)'
 	$(ENGINE)/bin/python scripts/check_logprobs.py $(CHECKED)/rows.jsonl --model $(MODEL)
 
 .PHONY: check-kill
