@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from harbor_env.atif import CapturedCall, compare
+from harbor_env.atif import CapturedCall, compare, count_tool_calls
 
 
 def step(*calls: tuple[str, str], **extra: Any) -> dict[str, Any]:
@@ -60,3 +60,10 @@ def test_subagents_count() -> None:
 
 def test_a_harness_that_keeps_calls_out_of_its_steps_matches_by_steps() -> None:
     assert compare(trajectory(step(), step()), CAPTURED, 2).status == "match"
+
+
+def test_a_harness_s_own_count_is_its_steps_calls_and_its_subagents() -> None:
+    steps = trajectory(step(("a", "read"), ("b", "bash")), step())
+    assert count_tool_calls(steps) == 2
+    assert count_tool_calls({**steps, "subagent_trajectories": [trajectory(step(("c", "bash")))]}) == 3
+    assert count_tool_calls(None) is None

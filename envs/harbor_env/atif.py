@@ -47,6 +47,13 @@ def compare(trajectory: Mapping[str, Any] | None, captured: Sequence[CapturedCal
     return AtifCheck("differ", "; ".join(problems)) if problems else AtifCheck("match")
 
 
+def count_tool_calls(trajectory: Mapping[str, Any] | None) -> int | None:
+    """The tool calls the harness says it made, its subagents' included; None where it keeps no count."""
+    if trajectory is None:
+        return None
+    return sum(len(step.get("tool_calls") or ()) for step in _agent_steps(trajectory))
+
+
 def _agent_steps(trajectory: Mapping[str, Any]) -> Iterator[Mapping[str, Any]]:
     for step in trajectory.get("steps") or ():
         sampled = step.get("llm_call_count") != 0 and not step.get("is_copied_context")

@@ -157,12 +157,16 @@ class HarborSessionFactory(ResourceSessionFactory[HarborSession]):  # type: igno
         """
         named = {key: task[key] for key in ("task", "index", "split") if key in task} if isinstance(task, dict) else {}
         ask: Ask = {"split": self._split, **named, "seed": seed, "episode_id": episode_id}
-        harness = self._harness if isinstance(self._harness, str) else self._harness(seed)
-        action = self._action.model_copy(update={"harness": harness})
+        action = self.action_for(seed)
         loop = self._background()
         opened = asyncio.run_coroutine_threadsafe(self._spread.open(ask), loop).result()
         running = asyncio.run_coroutine_threadsafe(self._run(opened, ask, action), loop)
         return HarborSession(opened, running, running.cancel)
+
+    def action_for(self, seed: int | None) -> HarborAction:
+        """What a rollout with this seed is started with: where a subclass chooses per rollout."""
+        harness = self._harness if isinstance(self._harness, str) else self._harness(seed)
+        return self._action.model_copy(update={"harness": harness})
 
     async def _run(self, opened: Opened, ask: Ask, action: HarborAction) -> HarborResult:
         for left in range(self._retries, -1, -1):
