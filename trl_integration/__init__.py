@@ -1,1 +1,6 @@
-"""Feeds TRL AsyncGRPOTrainer from harness rollouts."""
+"""Multi-harness reinforcement learning with TRL's `AsyncGRPOTrainer`.
+
+`rotation` chooses the harness of a group, `rewards` what a rollout earned, `groups` what that is worth beside its
+siblings, `metrics` what a trainer logs; none of them imports TRL. `sessions` connects an environment server, `worker`
+is what the trainer takes as `rollout_worker`, `trainer` and `weights` complete it where there is no GPU.
+"""

@@ -1,0 +1,114 @@
+"""The rollout worker for `AsyncGRPOTrainer(rollout_worker=...)`: TRL's own, with a harness per group and its figures.
+
+    worker = HarborRolloutWorker(
+        harness_session_factory=partial(RotatingSessionFactory, "http://127.0.0.1:8001", split="train",
+                                        rotation=RoundRobin(("mini-swe-agent", "pi"), tasks=240)),
+        model_name=..., dataset=..., processing_class=..., eos_token_ids=[...])
+
+TRL builds the rows, the baseline and the queue. This adds: rollouts nobody could score leave their group and no row of
+theirs is trained; a group with fewer than two scored rollouts is not queued; a run in which nothing scores any more
+stops with the reason; every rollout is written down. Everything given to the worker is pickled for its process.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, cast
+
+from trl.experimental.async_grpo.async_rollout_worker import RolloutGroup, RolloutSample
+from trl.experimental.async_grpo.openenv_harness import HarnessRolloutWorker, _HarnessRolloutLoop
+
+from trl_integration.groups import has_contrast
+from trl_integration.metrics import group_metrics, harness_metrics
+from trl_integration.records import Record
+from trl_integration.sessions import RotatingSessionFactory
+
+HARNESS = "harness_index"
+"""Where a row carries the number of its harness to the trainer; it is no metric and is taken out there."""
+
+
+class NothingScores(RuntimeError):
+    """So many rollouts in a row could not be scored that something is broken."""
+
+
+class _HarborLoop(_HarnessRolloutLoop):  # type: ignore[misc]
+    """`stop_after` unscorable rollouts in a row end the run. `drop_without_contrast` queues no group whose rollouts all
+    earned the same: it would be forwarded for a gradient of zero. `records` is a file of JSON lines, one per rollout.
+    """
+
+    def __init__(
+        self, *, stop_after: int = 32, drop_without_contrast: bool = False, records: str = "", **kwargs: Any
+    ) -> None:
+        self._first_group = int(kwargs.get("dataset_start_index", 0))
+        super().__init__(**kwargs)
+        self._sessions = cast(RotatingSessionFactory, self._factory)
+        self._sessions.policy = self._policy
+        self._stop_after = stop_after
+        self._drop_without_contrast = drop_without_contrast
+        self._records = Path(records) if records else None
+
+    def _policy(self) -> tuple[int, str]:
+        """The version now, and the name it is served under where the engine serves versions as adapters."""
+        return self.model_version, self._request_model if self.lora_name and self.model_version else ""
+
+    def _repeat_iterator(self) -> Iterator[tuple[int, dict[str, Any]]]:
+        """Groups go on counting over a resume: task and harness follow from the group's number."""
+        for group, row in super()._repeat_iterator():
+            yield self._first_group + group, row
+
+    async def _generate_one(self, *args: Any, **kwargs: Any) -> Any:
+        rollout = await super()._generate_one(*args, **kwargs)
+        ledger = self._sessions.ledger
+        if ledger.unscorable_in_a_row >= self._stop_after:
+            raise NothingScores(
+                f"{ledger.unscorable_in_a_row} rollouts in a row could not be scored. The last: {ledger.latest_causes()}"
+            )
+        return rollout
+
+    async def _score_group(self, group: RolloutGroup) -> list[RolloutSample]:
+        records = self._sessions.ledger.take(group.group_id)
+        self._write(records)
+        self._push_metrics({**harness_metrics(records, self.model_version), **group_metrics(records)})
+        rewards = list(group.rollout_rewards)
+        if sum(reward is not None for reward in rewards) < 2:
+            return []
+        if self._drop_without_contrast and not has_contrast(rewards):
+            return []
+        samples = await super()._score_group(_scored_only(group))
+        for sample in samples:
+            sample.metrics[HARNESS] = float(self._sessions.harness_number(group.group_id))
+        return list(samples)
+
+    def _write(self, records: list[Record]) -> None:
+        if self._records is None:
+            return
+        self._records.parent.mkdir(parents=True, exist_ok=True)
+        with self._records.open("a", encoding="utf-8") as file:
+            for record in records:
+                file.write(json.dumps(dataclasses.asdict(record)) + "\n")
+
+
+class HarborRolloutWorker(HarnessRolloutWorker):  # type: ignore[misc]
+    """TRL's `HarnessRolloutWorker` over `RotatingSessionFactory`; its further options are those of `_HarborLoop`."""
+
+    _loop_cls = _HarborLoop
+
+
+def _scored_only(group: RolloutGroup) -> RolloutGroup:
+    """The group without the rollouts that have no reward."""
+    keep = [index for index, reward in enumerate(group.rollout_rewards) if reward is not None]
+    per_rollout = (
+        "prompts",
+        "completions",
+        "completions_ids",
+        "completions_sequences",
+        "tool_call_counts",
+        "tool_failure_counts",
+        "rollout_rewards",
+    )
+    kept: dict[str, Any] = {name: [getattr(group, name)[index] for index in keep] for name in per_rollout}
+    kept["reward_kwargs"] = {name: [values[index] for index in keep] for name, values in group.reward_kwargs.items()}
+    return dataclasses.replace(group, **kept)
