@@ -1,7 +1,8 @@
 """What a trainer logs of its rollouts, per harness.
 
 Pure. Values are shaped as TRL's trainer sums them: a pair is a rate (numerator, denominator), a number under a name
-with `total` is a counter, one with `max` an extreme. Names are `harness/NAME/...` for one harness, `groups/...` for all.
+with `total` is a counter, one with `max` an extreme. Names are `harness/NAME/...` for one
+harness, `groups/...` for all.
 """
 
 from __future__ import annotations

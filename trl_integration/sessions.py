@@ -5,6 +5,9 @@ Invariant: every rollout that was asked for is told to the ledger once, also one
 
 from __future__ import annotations
 
+import harbor_env.light_openenv  # noqa: F401  # first: it keeps openenv's web interface out
+
+# isort: split
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
@@ -142,4 +145,5 @@ class _Following(HarborSessionFactory):
         self._choose = engine
 
     def action_for(self, seed: int | None) -> HarborAction:
-        return super().action_for(seed).model_copy(update={"engine": self._choose()})
+        action: HarborAction = super().action_for(seed).model_copy(update={"engine": self._choose()})
+        return action

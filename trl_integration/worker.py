@@ -63,9 +63,8 @@ class _HarborLoop(_HarnessRolloutLoop):  # type: ignore[misc]
         rollout = await super()._generate_one(*args, **kwargs)
         ledger = self._sessions.ledger
         if ledger.unscorable_in_a_row >= self._stop_after:
-            raise NothingScores(
-                f"{ledger.unscorable_in_a_row} rollouts in a row could not be scored. The last: {ledger.latest_causes()}"
-            )
+            count, causes = ledger.unscorable_in_a_row, ledger.latest_causes()
+            raise NothingScores(f"{count} rollouts in a row could not be scored. The last: {causes}")
         return rollout
 
     async def _score_group(self, group: RolloutGroup) -> list[RolloutSample]:

@@ -166,7 +166,8 @@ class HarborSessionFactory(ResourceSessionFactory[HarborSession]):  # type: igno
     def action_for(self, seed: int | None) -> HarborAction:
         """What a rollout with this seed is started with: where a subclass chooses per rollout."""
         harness = self._harness if isinstance(self._harness, str) else self._harness(seed)
-        return self._action.model_copy(update={"harness": harness})
+        action: HarborAction = self._action.model_copy(update={"harness": harness})
+        return action
 
     async def _run(self, opened: Opened, ask: Ask, action: HarborAction) -> HarborResult:
         for left in range(self._retries, -1, -1):
