@@ -86,6 +86,21 @@ async def test_a_harness_out_of_time_keeps_the_reward_and_is_flagged(spec: Rollo
     assert (result.ok, result.reward, result.flags) == (True, 1.0, ("timeout",)), result
 
 
+async def test_a_rollout_past_its_own_time_is_ended_and_blamed_on_nobody_s_policy(spec: RolloutSpec) -> None:
+    result = await run_rollout(replace(spec, timeout=1.0, agent_kwargs={"habit": "hang"}))
+    assert result.reason is not None
+    assert (result.ok, result.reason.kind) == (False, "sandbox")
+    assert "did not end within 1 s" in result.reason.sentence
+    assert result.session
+
+
+async def test_a_result_names_its_session_as_its_exports_do(spec: RolloutSpec) -> None:
+    result = await run_rollout(spec)
+    [row] = [json.loads(line) for line in (spec.out / result.rows).read_text().splitlines()]
+    assert (result.session, result.model) == (row["session_id"], "m")
+    assert result.session == json.loads((spec.out / result.trace).read_bytes())["session_id"]
+
+
 async def test_a_harness_that_makes_no_call_is_a_capture_failure(spec: RolloutSpec) -> None:
     result = await run_rollout(replace(spec, agent_kwargs={"habit": "silent"}))
     assert result.reason is not None

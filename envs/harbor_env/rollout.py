@@ -17,7 +17,7 @@ from typing import Any, Literal
 
 from harbor_env.atif import NO_ATIF, AtifCheck, compare
 from harbor_env.capture import Capture, fetch_capture, read_json
-from harbor_env.errors import EngineError, GatewayError, HarborEnvError
+from harbor_env.errors import EngineError, GatewayError, HarborEnvError, SandboxError
 from harbor_env.gateway_client import GatewayClient, OpenSession
 from harbor_env.harnesses import Harness, find
 from harbor_env.outcome import NOT_RUN, Kind, Outcome, Phase, Ran, Reason, judge, one_line
@@ -34,7 +34,10 @@ Opened = Callable[[OpenSession], None]
 
 @dataclass(frozen=True, slots=True)
 class GatewayAddress:
-    """Where the gateway listens, its admin key, and what is known of its engine: `window` in tokens, 0 if unknown."""
+    """Where the gateway listens, its admin key, and what is known of its engine: `window` in tokens, 0 if unknown.
+
+    `level` is "" while the engine has not been reached, and `problem` says why where that is known.
+    """
 
     url: str
     admin_key: str = ""
@@ -42,14 +45,15 @@ class GatewayAddress:
     window: int = 0
     level: str = ""
     tito: str = ""
+    problem: str = ""
 
 
 @dataclass(frozen=True, slots=True)
 class RolloutSpec:
     """Everything one rollout is made from. `name` is its id and its file name; times are in seconds.
 
-    `layers` are baked harnesses to mount. `agent_timeout` None keeps the task's own. `session` is what else the session
-    is opened with: template_kwargs, history, engine.
+    `layers` are baked harnesses to mount. `agent_timeout` None keeps the task's own; `timeout` bounds the whole rollout,
+    set-up and verifier included. `session` is what else the session is opened with: template_kwargs, history, engine.
     """
 
     name: str
@@ -60,10 +64,11 @@ class RolloutSpec:
     sandbox: str = "local"
     layers: tuple[Path, ...] = ()
     sampling: Mapping[str, Any] = field(default_factory=dict)
-    budget: Mapping[str, int] = field(default_factory=dict)
+    budget: Mapping[str, float] = field(default_factory=dict)
     purpose: Literal["train", "eval"] = "train"
     session: Mapping[str, Any] = field(default_factory=dict)
     agent_timeout: float | None = None
+    timeout: float | None = None
     agent_kwargs: Mapping[str, Any] = field(default_factory=dict)
     agent_env: Mapping[str, str] = field(default_factory=dict)
     sandbox_kwargs: Mapping[str, Any] = field(default_factory=dict)
@@ -75,7 +80,9 @@ class RolloutResult:
     """What a rollout came to. `reward` is None exactly when `ok` is False; `rewards` is all the verifier wrote.
 
     `seconds` per phase; `counts` and `findings` are the session's; `log_tail` is the end of what a failed harness said.
-    `trace` and `rows` are files below the rollout's `out`, "" where nothing was captured.
+    `trace` and `rows` are files below the rollout's `out`, "" where nothing was captured. `session` is what exports call
+    the session. `tries` counts how often a batch ran this rollout, and `earlier` says why the tries before came to
+    nothing.
     """
 
     name: str
@@ -95,6 +102,10 @@ class RolloutResult:
     log_tail: str = ""
     trace: str = ""
     rows: str = ""
+    session: str = ""
+    model: str = ""
+    tries: int = 1
+    earlier: tuple[Reason, ...] = ()
 
 
 @dataclass(slots=True)
@@ -113,6 +124,12 @@ class _Attempt:
     @property
     def logs(self) -> Path:
         return self.spec.out / "logs" / self.spec.name
+
+    @property
+    def public_session(self) -> str:
+        from harbor_env.gateway.stored_export import public_id  # here, for it brings numpy
+
+        return public_id(self.session.id) if self.session else ""
 
     @property
     def secrets(self) -> tuple[str, ...]:
@@ -147,6 +164,8 @@ class _Attempt:
             log_tail="" if outcome.ok else self.clean(_log_tail(self.logs / "agent")),
             trace=capture.trace,
             rows=capture.rows,
+            session=self.public_session,
+            model=spec.gateway.model,
         )
 
 
@@ -155,18 +174,28 @@ async def run_rollout(
 ) -> RolloutResult:
     """Run one attempt. Never raises, except CancelledError after the sandbox is gone."""
     attempt = _Attempt(spec, time.monotonic())
+    limit = asyncio.timeout(spec.timeout)
     try:
-        return await _run(attempt, progress, opened)
+        async with limit:
+            return await _run(attempt, progress, opened)
     except GatewayError as error:
         kind: Literal["engine", "capture"] = "engine" if isinstance(error, EngineError) else "capture"
         reason = attempt.reason(kind, str(error))
     except HarborEnvError as error:
-        reason = attempt.reason("task", str(error))
+        reason = attempt.reason("sandbox" if isinstance(error, SandboxError) else "task", str(error))
     except Exception as error:  # a failed rollout is a value, whatever failed
-        log.exception("rollout %s failed", spec.name)
-        early = attempt.ran.phase == "none"
-        reason = attempt.reason("task" if early else "sandbox", f"{type(error).__name__}: {error}")
+        reason = _overdue(attempt) if limit.expired() else _unforeseen(attempt, error)
     return attempt.result(Outcome(False, None, reason))
+
+
+def _overdue(attempt: _Attempt) -> Reason:
+    return Reason("sandbox", f"The rollout did not end within {attempt.spec.timeout:g} s (phase {attempt.ran.phase}).")
+
+
+def _unforeseen(attempt: _Attempt, error: Exception) -> Reason:
+    log.error("rollout %s failed", attempt.spec.name, exc_info=error)
+    early = attempt.ran.phase == "none"
+    return attempt.reason("task" if early else "sandbox", f"{type(error).__name__}: {error}")
 
 
 async def _run(attempt: _Attempt, progress: Progress, opened: Opened) -> RolloutResult:

@@ -31,7 +31,7 @@ def answer(result: RolloutResult, out: Path) -> dict[str, Any]:
             flags.append("trajectory_too_large")
     tails = {"agent": result.log_tail or _newest(out / "logs" / result.name / "agent")}
     tails["verifier"] = _newest(out / "logs" / result.name / "verifier")
-    for name in ("name", "log_tail", "rows"):
+    for name in ("name", "log_tail", "rows", "session", "model", "tries", "earlier"):
         fields.pop(name)
     return {
         **fields,
