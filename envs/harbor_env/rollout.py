@@ -37,6 +37,8 @@ class GatewayAddress:
     """Where the gateway listens, its admin key, and what is known of its engine: `window` in tokens, 0 if unknown.
 
     `level` is "" while the engine has not been reached, and `problem` says why where that is known.
+
+    `public` is its address for harnesses in a sandbox elsewhere, "" where they use `url` too.
     """
 
     url: str
@@ -46,14 +48,15 @@ class GatewayAddress:
     level: str = ""
     tito: str = ""
     problem: str = ""
+    public: str = ""
 
 
 @dataclass(frozen=True, slots=True)
 class RolloutSpec:
     """Everything one rollout is made from. `name` is its id and its file name; times are in seconds.
 
-    `layers` are baked harnesses to mount. `agent_timeout` None keeps the task's own; `timeout` bounds the whole rollout,
-    set-up and verifier included. `session` is what else the session is opened with: template_kwargs, history, engine.
+    `layers` are baked harnesses to mount. `agent_timeout` None keeps the task's own; `timeout` bounds the whole
+    rollout, verifier included. `session` is what else the session is opened with: template_kwargs, history, engine.
     """
 
     name: str
@@ -80,9 +83,8 @@ class RolloutResult:
     """What a rollout came to. `reward` is None exactly when `ok` is False; `rewards` is all the verifier wrote.
 
     `seconds` per phase; `counts` and `findings` are the session's; `log_tail` is the end of what a failed harness said.
-    `trace` and `rows` are files below the rollout's `out`, "" where nothing was captured. `session` is what exports call
-    the session. `tries` counts how often a batch ran this rollout, and `earlier` says why the tries before came to
-    nothing.
+    `trace` and `rows` are files below the rollout's `out`, "" where nothing was captured. `session` is what exports
+    call the session. `tries` counts how often a batch ran this rollout, `earlier` says why the tries before failed.
     """
 
     name: str
@@ -184,6 +186,8 @@ async def run_rollout(
     except HarborEnvError as error:
         reason = attempt.reason("sandbox" if isinstance(error, SandboxError) else "task", str(error))
     except Exception as error:  # a failed rollout is a value, whatever failed
+        if not limit.expired():
+            log.exception("rollout %s failed", spec.name)
         reason = _overdue(attempt) if limit.expired() else _unforeseen(attempt, error)
     return attempt.result(Outcome(False, None, reason))
 
@@ -193,7 +197,6 @@ def _overdue(attempt: _Attempt) -> Reason:
 
 
 def _unforeseen(attempt: _Attempt, error: Exception) -> Reason:
-    log.error("rollout %s failed", attempt.spec.name, exc_info=error)
     early = attempt.ran.phase == "none"
     return attempt.reason("task" if early else "sandbox", f"{type(error).__name__}: {error}")
 
