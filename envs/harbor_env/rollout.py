@@ -49,6 +49,7 @@ class GatewayAddress:
     tito: str = ""
     problem: str = ""
     public: str = ""
+    public: str = ""
 
 
 @dataclass(frozen=True, slots=True)

@@ -59,7 +59,7 @@ async def run_trial(
 
 
 def _trial_config(spec: RolloutSpec, harness: Harness, session: OpenSession) -> TrialConfig:
-    root = spec.gateway.url
+    root = spec.gateway.public or spec.gateway.url
     connection = Connection(
         root=root,
         session_url=f"{root}/sessions/{session.key}",

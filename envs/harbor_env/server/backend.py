@@ -9,14 +9,14 @@ import asyncio
 import contextlib
 import logging
 import sys
+from dataclasses import replace
 from typing import Any
-
-import aiohttp
 
 from harbor_env.errors import GatewayError, HarborEnvError, UsageError
 from harbor_env.gateway_client import GatewayClient
 from harbor_env.rollout import GatewayAddress
 from harbor_env.server.catalog import Catalog
+from harbor_env.server.outside import Outside
 from harbor_env.server.pool import Pool
 from harbor_env.server.settings import ServerConfig
 from harbor_env.serving_gateway import serving_gateway
@@ -39,7 +39,8 @@ class Backend:
         self._address: GatewayAddress | None = None
         self._serving = asyncio.Event()
         self._supervision: asyncio.Task[None] | None = None
-        self._outside: dict[str, str] = {}
+        public = config.public_url.rstrip("/")
+        self.outside = Outside(f"{public}/capture" if public else "")
 
     async def start(self) -> None:
         """Open the gateway and begin to import Harbor. Raises UsageError, TaskError or GatewayError."""
@@ -73,14 +74,14 @@ class Backend:
         address = self._address
         if address is None:
             raise GatewayError("engine_down", "The gateway is being started again.")
-        if sandbox == "local" or self.config.engine.gateway:
+        if sandbox == "local" or (self.config.engine.gateway and not self.outside.url):
             return address
-        if not self.config.public_url:
+        if not self.outside.url:
             raise UsageError(
-                f"A {sandbox!r} sandbox cannot reach {address.url}: start the server with --public-url and an address"
-                " that leads here from outside."
+                f"A {sandbox!r} sandbox cannot reach {address.url}: start the server with --expose, or with"
+                " --public-url and an address that leads here from outside."
             )
-        return await self._from_outside(address)
+        return replace(address, public=await self.outside.reached())
 
     async def counts(self, session: str) -> dict[str, Any]:
         """What the gateway says of a session so far; {} where it cannot be asked."""
@@ -99,22 +100,6 @@ class Backend:
             async with asyncio.timeout(5), GatewayClient(self._address.url) as client:
                 return dict((await client.health()).get("engine") or {})
         return {"ready": False}
-
-    async def _from_outside(self, address: GatewayAddress) -> GatewayAddress:
-        """The exposed gateway, once it has answered at its public address."""
-        url = f"{self.config.public_url.rstrip('/')}/capture"
-        if url not in self._outside:
-            try:
-                async with (
-                    aiohttp.ClientSession(timeout=aiohttp.ClientTimeout(total=REACHED_WITHIN)) as http,
-                    http.get(f"{url}/health") as response,
-                ):
-                    if response.status != 200:
-                        raise UsageError(f"{url}/health answered {response.status}: --public-url does not lead here.")
-            except (aiohttp.ClientError, TimeoutError) as error:
-                raise UsageError(f"{url}/health does not answer ({error}): --public-url does not lead here.") from error
-            self._outside[url] = url
-        return GatewayAddress(url, address.admin_key, address.model, address.window, address.level, address.tito)
 
     async def _supervise(self, opened: asyncio.Future[None]) -> None:
         more = ["--workers", str(self.config.gateway_workers)] if self.config.gateway_workers > 1 else []

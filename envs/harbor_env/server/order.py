@@ -22,7 +22,7 @@ def make_order(
     """`name` is the rollout's id and its file name, so never one a client chose."""
     engine = action.engine
     if engine is not None:
-        gateway = GatewayAddress(gateway.url, gateway.admin_key, engine.model or gateway.model)
+        gateway = GatewayAddress(gateway.url, gateway.admin_key, engine.model or gateway.model, public=gateway.public)
     session = {"history": action.history, "template_kwargs": action.template_kwargs}
     spec = RolloutSpec(
         name=name,
