@@ -49,7 +49,6 @@ class GatewayAddress:
     tito: str = ""
     problem: str = ""
     public: str = ""
-    public: str = ""
 
 
 @dataclass(frozen=True, slots=True)
