@@ -1,0 +1,141 @@
+"""Trains a model inside coding agents with TRL's AsyncGRPO, from one YAML file.
+
+    scripts/train.py train.yaml [training.max_steps=3 harnesses='[pi]' ...] [--resume]
+
+Needs an environment with TRL (scripts/trainer_env.sh makes one), an engine and an environment server that answer:
+
+    scripts/serve_vllm.sh MODEL 8000 --enable-lora --max-lora-rank 16 --max-loras 6
+    openenv-harbor serve --llm-url http://127.0.0.1:8000 --model policy --tokenizer MODEL --dataset TASKS --port 8001
+
+With `lora` and an engine started with --enable-lora, adapters travel as folders; else weights travel over NCCL. What
+is logged goes to OUTPUT/log.jsonl, every rollout to OUTPUT/rollouts.jsonl, checkpoints to OUTPUT/checkpoint-N.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import json
+import os
+import sys
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from transformers import TrainerCallback
+
+from harbor_env.client import HarborEnv
+from harbor_env.lookup import import_object
+from harbor_env.models import EngineChoice
+from trl_integration.config import TrainConfig, load
+from trl_integration.cpu import run_without_gpu
+from trl_integration.rewards import STANDARD, Reward, compose, correctness
+from trl_integration.rotation import rotation
+from trl_integration.sessions import RotatingSessionFactory
+
+
+class LogFile(TrainerCallback):  # type: ignore[misc]
+    """Appends what the trainer logs, a JSON object per line."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+
+    def on_log(self, args: Any, state: Any, control: Any, logs: Any = None, **kwargs: Any) -> None:
+        with self._path.open("a", encoding="utf-8") as file:
+            file.write(json.dumps({"step": state.global_step, **(logs or {})}) + "\n")
+
+
+def chosen_reward(config: TrainConfig) -> Reward:
+    if config.reward:
+        reward: Reward = import_object(config.reward)
+        return reward
+    return STANDARD if config.bonus else compose(correctness)
+
+
+def build(config: TrainConfig) -> Any:
+    """The trainer, with its worker; nothing has started yet."""
+    from datasets import Dataset
+    from peft import LoraConfig
+    from transformers import AutoTokenizer
+    from trl.experimental.async_grpo import AsyncGRPOConfig
+
+    from trl_integration.trainer import HarborGRPOTrainer
+    from trl_integration.worker import HarborRolloutWorker
+
+    on_cpu = run_without_gpu()
+    admin_key = os.environ.get(config.admin_key_env, "") if config.admin_key_env else ""
+    tasks = asyncio.run(HarborEnv(config.servers[0], admin_key=admin_key).num_tasks(config.split))
+    turns = rotation(config.harnesses, tasks=tasks, seed=config.seed)
+    plain = {"use_cpu": True, "bf16": False, "gradient_checkpointing": False} if on_cpu else {}
+    args = AsyncGRPOConfig(
+        output_dir=config.output_dir,
+        vllm_server_base_url=config.engine_url,
+        logging_steps=1,
+        seed=config.seed,
+        **{"report_to": [], **plain, **config.training},
+    )
+    tokenizer = AutoTokenizer.from_pretrained(config.model)
+    tokenizer.response_template = tokenizer.response_template if hasattr(tokenizer, "response_template") else {}
+    # A rollout's task follows from its group's number; the prompt is the harness's own.
+    prompts = Dataset.from_dict({"prompt": [[{"role": "user", "content": "A task of the server's."}]] * tasks})
+    factory = partial(
+        RotatingSessionFactory,
+        list(config.servers),
+        rotation=turns,
+        reward=chosen_reward(config),
+        retries=config.retries,
+        engine=EngineChoice(kind=config.engine, url=config.engine_url, model=config.served_model),
+        split=config.split,
+        sandbox=config.sandbox,
+        admin_key=admin_key,
+        budgets=dict(config.budgets),
+        **config.action,
+    )
+    worker = HarborRolloutWorker(
+        harness_session_factory=factory,
+        stop_after=config.stop_after,
+        drop_without_contrast=config.drop_without_contrast,
+        records=str(Path(config.output_dir) / "rollouts.jsonl"),
+        model_name=config.served_model,
+        lora_name="trl-policy" if config.lora is not None else None,
+        dataset=prompts,
+        reward_funcs=[],
+        processing_class=tokenizer,
+        eos_token_ids=[tokenizer.eos_token_id],
+        num_generations=args.num_generations,
+        max_inflight_tasks=args.max_inflight_tasks if args.max_inflight_tasks > 0 else 2 * args.num_generations,
+        queue_maxsize=args.queue_maxsize,
+        vllm_server_url=config.engine_url,
+        max_tokens=args.max_completion_length,
+        temperature=args.temperature,
+        top_p=args.top_p,
+        top_k=args.top_k,
+    )
+    return HarborGRPOTrainer(
+        model=config.model,
+        args=args,
+        train_dataset=prompts,
+        processing_class=tokenizer,
+        rollout_worker=worker,
+        harnesses=turns.harnesses,
+        callbacks=[LogFile(Path(config.output_dir) / "log.jsonl")],
+        peft_config=LoraConfig(**{"task_type": "CAUSAL_LM", **config.lora}) if config.lora is not None else None,
+    )
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("config", type=Path)
+    parser.add_argument("settings", nargs="*", metavar="KEY=VALUE")
+    parser.add_argument("--resume", action="store_true", help="go on from the last checkpoint in the output folder")
+    args = parser.parse_intermixed_args()
+    try:
+        config = load(args.config, args.settings)
+    except (ValueError, OSError) as error:
+        sys.exit(f"train.py: {error}")
+    Path(config.output_dir).mkdir(parents=True, exist_ok=True)
+    build(config).train(resume_from_checkpoint=args.resume or None)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,124 @@
+"""What a rollout earned, and what that is worth beside its siblings."""
+
+from __future__ import annotations
+
+import pickle
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from trl_integration.groups import RowReward, advantages, has_contrast, row_advantages
+from trl_integration.metrics import audit, group_metrics, harness_metrics
+from trl_integration.records import Ledger, Record
+from trl_integration.rewards import STANDARD, EfficiencyBonus, Scored, compose, correctness
+
+
+def scored(correct: float, calls: int = 0, harness: str = "pi") -> Scored:
+    return Scored(harness, correct, calls)
+
+
+def record(correct: float | None, calls: int = 0, *, group: int = 0, harness: str = "pi", cause: str = "") -> Record:
+    facts = None if correct is None else scored(correct, calls, harness)
+    return Record(group, harness, scored=facts, reward=STANDARD(facts) if facts else None, cause=cause)
+
+
+@pytest.mark.parametrize(("calls", "bonus"), [(0, 0.1), (4, 0.0789), (10, 0.06)])
+def test_the_bonus_is_that_of_the_published_formula(calls: int, bonus: float) -> None:
+    assert STANDARD(scored(1.0, calls)) == pytest.approx(1 + bonus, abs=5e-5)
+
+
+@given(correct=st.floats(0, 0.999), calls=st.integers(0, 1000))
+def test_a_wrong_answer_gets_no_bonus_however_few_its_calls(correct: float, calls: int) -> None:
+    assert STANDARD(scored(correct, calls)) == correct
+
+
+@given(calls=st.integers(0, 10_000))
+def test_no_bonus_makes_a_wrong_answer_better_than_a_right_one(calls: int) -> None:
+    assert STANDARD(scored(0.0)) < STANDARD(scored(1.0, calls + 1)) < STANDARD(scored(1.0, calls))
+
+
+def test_one_s_own_terms_are_weighed_and_travel_to_another_process() -> None:
+    reward = compose(correctness, (EfficiencyBonus(at=0.5), 2.0))
+    assert pickle.loads(pickle.dumps(reward))(scored(0.5, 0)) == pytest.approx(0.7)
+    with pytest.raises(ValueError, match="at least one term"):
+        compose()
+
+
+def test_a_rollout_has_one_vote_however_many_rows_it_was_cut_into() -> None:
+    rows = [RowReward(0, "a", 1.0)] * 3 + [RowReward(0, "b", 0.0)]
+    worth = row_advantages(rows)
+    assert [row.centred for row in worth] == [0.5, 0.5, 0.5, -0.5]
+    assert sum(row.weight for row in worth[:3]) == pytest.approx(worth[3].weight)
+
+
+def test_two_prompts_are_never_pooled() -> None:
+    rows = [RowReward(0, "a", 1.0), RowReward(0, "b", 1.0), RowReward(1, "c", 0.0), RowReward(1, "d", 0.0)]
+    assert [row.advantage for row in row_advantages(rows)] == [0.0] * 4
+
+
+def test_siblings_that_disagree_on_their_reward_are_refused() -> None:
+    with pytest.raises(ValueError, match=r"rollout a carry rewards 1\.0 and 0\.0"):
+        row_advantages([RowReward(0, "a", 1.0), RowReward(0, "a", 0.0)])
+    with pytest.raises(ValueError, match="in groups 0 and 1"):
+        row_advantages([RowReward(0, "a", 1.0), RowReward(1, "a", 1.0)])
+
+
+@given(st.lists(st.one_of(st.none(), st.floats(-5, 5))))
+def test_an_unscorable_rollout_does_not_move_the_baseline_and_a_lone_one_is_worth_nothing(
+    rewards: list[float | None],
+) -> None:
+    worth = advantages(rewards)
+    alone = advantages([reward for reward in rewards if reward is not None])
+    assert [value for value in worth if value is not None] == alone
+    assert [value is None for value in worth] == [reward is None for reward in rewards]
+    assert all(value == value for value in alone if value is not None)
+    if len(alone) == 1:
+        assert alone == [0.0]
+
+
+def test_contrast_needs_two_different_rewards() -> None:
+    assert has_contrast([1.0, None, 0.0])
+    assert not has_contrast([1.0, None, 1.0])
+    assert not has_contrast([1.0, None])
+
+
+def test_the_audit_finds_a_wrong_reward_and_counts_the_groups_that_teach_little() -> None:
+    records = [
+        *(record(1.0, calls, group=0) for calls in (2, 3)),  # the bonus alone tells these apart
+        *(record(1.0, 2, group=1) for _ in range(2)),
+        record(1.0, 2, group=2),
+        record(0.0, 2, group=2),
+        record(None, group=2, cause="sandbox"),
+    ]
+    found = audit(records, STANDARD)
+    assert (found.rollouts, found.unscorable, found.groups) == (7, 1, 3)
+    assert (found.without_contrast, found.bonus_only, found.wrong) == (1, 1, ())
+    forged = Record(3, "pi", scored=scored(0.0), reward=0.2)
+    zeroed = Record(3, "pi", reward=0.0, cause="engine")
+    wrong = audit([forged, zeroed], STANDARD).wrong
+    assert ["reward 0.2" in wrong[0], "unscorable" in wrong[1]] == [True, True]
+
+
+def test_what_is_logged_is_told_per_harness_and_an_unscorable_rollout_is_in_no_mean() -> None:
+    records = [record(1.0, 4), record(0.0, 2), record(None, cause="sandbox"), record(1.0, 1, harness="codex")]
+    values = harness_metrics(records, version=3)
+    assert values["harness/pi/pass_rate"] == (1.0, 2.0)
+    assert values["harness/pi/tool_calls"] == (6.0, 2.0)
+    assert values["harness/pi/unscorable_sandbox_total"] == 1.0
+    assert values["harness/pi/scored"] == (2.0, 3.0)
+    assert values["harness/pi/staleness"] == (9.0, 3.0)
+    assert values["harness/codex/rollouts_total"] == 1.0
+    assert group_metrics([record(1.0, 1), record(None)])["groups/too_few_scored_total"] == 1.0
+
+
+def test_a_ledger_counts_what_could_not_be_scored_in_a_row_and_says_why() -> None:
+    ledger = Ledger()
+    for cause in ("sandbox", "engine"):
+        ledger.add(record(None, cause=cause))
+    assert ledger.unscorable_in_a_row == 2
+    assert "engine" in ledger.latest_causes()
+    ledger.add(record(0.0))
+    assert ledger.unscorable_in_a_row == 0
+    assert len(ledger.take(0)) == 3
+    assert ledger.take(0) == []

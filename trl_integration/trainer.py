@@ -1,0 +1,93 @@
+"""TRL's `AsyncGRPOTrainer`, told which harness a row came from: importance ratios per harness, and of single rows.
+
+The ratio of the trainer's probability of a token to the engine's is 1 before the first step, to the precision both
+compute in. A harness whose ratio is not has its tokens or log probabilities captured wrongly.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import torch
+from trl.experimental.async_grpo import AsyncGRPOTrainer, async_grpo_trainer
+from trl.experimental.async_grpo.async_grpo_trainer import DataCollatorForRollout
+
+from trl_integration.worker import HARNESS
+
+NO_ROW = -1
+
+
+class HarborGRPOTrainer(AsyncGRPOTrainer):  # type: ignore[misc]
+    """`harnesses` are those of the rotation, in its order; everything else is `AsyncGRPOTrainer`'s.
+
+    Logs `harness/NAME/ratio`, and `ratio/row_max` and `ratio/row_min`: the mean ratio of the rows farthest from 1.
+    """
+
+    def __init__(self, *args: Any, harnesses: Sequence[str], **kwargs: Any) -> None:
+        self._harnesses = tuple(harnesses)
+        super().__init__(*args, **kwargs)
+
+    def get_train_dataloader(self) -> Any:
+        collator = async_grpo_trainer.DataCollatorForRollout
+        # The trainer names its collator's class and takes none from outside.
+        async_grpo_trainer.DataCollatorForRollout = _Collator
+        try:
+            return super().get_train_dataloader()
+        finally:
+            async_grpo_trainer.DataCollatorForRollout = collator
+
+    def compute_loss(self, model: Any, inputs: dict[str, Any], *args: Any, **kwargs: Any) -> Any:
+        seen: list[torch.Tensor] = []
+        hook = model.register_forward_hook(lambda _model, _args, output: seen.append(output.log_probs.detach()))
+        try:
+            loss = super().compute_loss(model, inputs, *args, **kwargs)
+        finally:
+            hook.remove()
+        self._log_ratios(seen[-1], inputs)
+        return loss
+
+    def _log_ratios(self, log_probs: torch.Tensor, inputs: dict[str, Any]) -> None:
+        """`log_probs` are detached."""
+        selected = inputs["token_index"] >= 0
+        ratio = torch.exp(log_probs.flatten()[inputs["token_index"][selected]] - inputs["old_log_probs"][selected])
+        rows, harness = inputs["segment_id"][selected], inputs[HARNESS].flatten()
+        harness = harness[harness != NO_ROW]
+        sums = torch.zeros(len(harness), 2, device=ratio.device)
+        sums.index_add_(0, rows, torch.stack([ratio.float(), torch.ones_like(ratio, dtype=torch.float32)], dim=1))
+        sums, harness = sums[sums[:, 1] > 0], harness[sums[:, 1] > 0]
+        per_harness = torch.zeros(len(self._harnesses), 2, device=ratio.device).index_add_(0, harness, sums)
+        per_harness = self.accelerator.reduce(per_harness, reduction="sum")
+        metrics = self._metrics["train"]
+        for name, (total, count) in zip(self._harnesses, per_harness.tolist(), strict=True):
+            metrics[f"harness/{name}/ratio"].append((total, count))
+        means = sums[:, 0] / sums[:, 1]
+        if len(means):
+            metrics["ratio/row_max"].append(means.max().item())
+            metrics["ratio/row_min"].append(means.min().item())
+
+    def _save_checkpoint(self, model: Any, trial: Any) -> None:
+        super()._save_checkpoint(model, trial)
+        if self.accelerator.is_main_process:
+            self._place_after_the_last_group(Path(self._get_output_dir(trial=trial)))
+
+    def _place_after_the_last_group(self, folder: Path) -> None:
+        """Groups without contrast are never trained, so the first untrained one is no place to resume from."""
+        path = folder / f"checkpoint-{self.state.global_step}" / "rollout_state.json"
+        state = json.loads(path.read_text())
+        state["prompt_index"] = max([state["prompt_index"] - 1, *self._trained_groups]) + 1
+        path.write_text(json.dumps(state))
+
+
+class _Collator(DataCollatorForRollout):  # type: ignore[misc]
+    """Takes the harness's number out of each row's metrics and puts it beside the batch, one per row."""
+
+    def torch_call(self, examples: list[Any]) -> dict[str, Any]:
+        (rows,) = examples
+        numbers = [[int(sample["metrics"].pop(HARNESS, 0)) for sample in row.samples] for row in rows]
+        batch: dict[str, Any] = super().torch_call(examples)
+        width = max(map(len, numbers))
+        batch[HARNESS] = torch.tensor([row + [NO_ROW] * (width - len(row)) for row in numbers])
+        return batch
