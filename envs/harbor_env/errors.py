@@ -5,12 +5,13 @@ HarborEnvError
         EngineError       the engine's fault: down, slow, refusing, or answering nonsense
     RenderingError        a conversation or template that cannot be turned into ids
     SandboxError          the sandbox's fault: an infrastructure failure, never a score
-    TaskError             a task or dataset that is not usable, with what was expected
+    TaskError             a task or dataset that is not usable, with the list of all that is wrong
     UsageError            a name or option the user got wrong, with what to type instead
 """
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Literal
 
 ErrorKind = Literal[
@@ -46,7 +47,7 @@ RETRYABLE: frozenset[ErrorKind] = frozenset({"rate_limited", "engine_error", "en
 
 
 class HarborEnvError(Exception):
-    """Base of all errors of this package; `str(error)` is one sentence fit for a user."""
+    """Base of all errors of this package; `str(error)` is a sentence fit for a user, or a sentence and a list."""
 
 
 class GatewayError(HarborEnvError):
@@ -92,8 +93,32 @@ class SandboxError(HarborEnvError):
     """A sandbox could not be made, reached or kept."""
 
 
+@dataclass(frozen=True, slots=True)
+class Problem:
+    """One thing wrong with a dataset: the task's name, the file or variable, what is wrong and what to do about it."""
+
+    task: str
+    file: str
+    what: str
+    advice: str
+
+    def __str__(self) -> str:
+        return f"{self.task}: {self.file} {self.what}; {self.advice}"
+
+
+SHOWN_PROBLEMS = 50
+
+
 class TaskError(HarborEnvError):
-    """A dataset or task folder is not what was expected."""
+    """A dataset or task folder is not what was expected. `problems` is all that is wrong, where there is a list."""
+
+    def __init__(self, message: str, problems: tuple[Problem, ...] = ()) -> None:
+        lines = [f"  {problem}" for problem in problems[:SHOWN_PROBLEMS]]
+        if len(problems) > SHOWN_PROBLEMS:
+            lines.append(f"  and {len(problems) - SHOWN_PROBLEMS} more")
+        super().__init__("\n".join([f"{message}:", *lines]) if problems else message)
+        self.message = message
+        self.problems = problems
 
 
 class UsageError(HarborEnvError):

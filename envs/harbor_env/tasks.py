@@ -1,58 +1,37 @@
-"""Find Harbor tasks: from a word such as `bundled` or a folder to a sorted list of tasks that can run.
+"""Find Harbor tasks: from a word, a folder or an address to a sorted list of tasks that can run.
 
-Reads TOML and text only; Harbor is not imported. A dataset loads whole or not at all, so an index always means the same
-task, and every unusable folder is named in one error.
+Harbor is imported only for its registry. A dataset loads whole or not at all, so an index always means the same task,
+and everything wrong with it is in one error.
 """
 
 from __future__ import annotations
 
 import random
-import re
-import tomllib
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from harbor_env.errors import TaskError
+from harbor_env.dataset_sources import BUNDLED, DATASETS, Source, find_source
+from harbor_env.errors import Problem, TaskError
+from harbor_env.task_folder import EXPECTED, Task, load_task
 
-BUNDLED = Path(__file__).parent / "bundled_tasks"
-EXPECTED = "task.toml, instruction.md, environment/ and tests/test.sh"
-SPLIT_OF_BUNDLED = "train"
+__all__ = ["ALL", "BUNDLED", "DATASETS", "EXPECTED", "Dataset", "Task", "check_secrets", "load_dataset", "load_task"]
+
 ALL = "all"
-
-_LEVELS = {"easy": 1, "medium": 2, "hard": 3}
-_HOST_VARIABLE = re.compile(r"\$\{(\w+)\}")
 _SHOWN_ERRORS = 5
 
 
 @dataclass(frozen=True, slots=True)
-class Task:
-    """One task folder.
+class Dataset(Sequence[Task]):
+    """Tasks in order of their names; the order depends on nothing but the names.
 
-    `name` is its path below the dataset's folder. `instruction` is what an agent is told; for a task of several steps,
-    those of all steps. Timeouts are in seconds, None where the task leaves them to Harbor. `secrets` are the host's
-    environment variables its verifier cannot do without.
+    `revision` is the commit or version the dataset was pinned to, "" for a folder of the user's own.
     """
 
     name: str
-    path: Path
-    instruction: str
-    level: int | None = None
-    split: str = ""
-    tags: tuple[str, ...] = ()
-    metadata: Mapping[str, Any] = field(default_factory=dict)
-    agent_timeout: float | None = None
-    verifier_timeout: float | None = None
-    secrets: tuple[str, ...] = ()
-
-
-@dataclass(frozen=True, slots=True)
-class Dataset(Sequence[Task]):
-    """Tasks in order of their names; the order depends on nothing but the names."""
-
-    name: str
     tasks: tuple[Task, ...]
+    revision: str = ""
 
     def __len__(self) -> int:
         return len(self.tasks)
@@ -83,81 +62,59 @@ class Dataset(Sequence[Task]):
         return random.Random(seed).choice(self.tasks)
 
 
-@dataclass(frozen=True, slots=True)
-class SpecKind:
-    """One way to name a dataset: whether a spec is of this kind, and the folder it stands for."""
-
-    recognises: Callable[[str], bool]
-    folder: Callable[[str], Path]
-    default_split: str = ""
-
-
-def _is_folder(spec: str) -> bool:
-    try:
-        return Path(spec).expanduser().is_dir()
-    except (OSError, RuntimeError, ValueError):  # too long, an unknown ~user, a null character
-        return False
-
-
-def _not_fetched(spec: str) -> Path:
-    raise TaskError(
-        f"{spec!r} names a dataset elsewhere, and datasets are not fetched from here: clone or download it, then give"
-        " the folder."
-    )
-
-
-DATASETS: Mapping[str, SpecKind] = {
-    "bundled": SpecKind(lambda spec: spec == "bundled", lambda spec: BUNDLED, SPLIT_OF_BUNDLED),
-    "folder": SpecKind(_is_folder, lambda spec: Path(spec).expanduser()),
-    "url": SpecKind(lambda spec: "://" in spec or spec.startswith("git@"), _not_fetched),
-    "registry": SpecKind(lambda spec: bool(re.fullmatch(r"[\w.-]+@[\w.-]+", spec)), _not_fetched),
-    "repository": SpecKind(lambda spec: bool(re.fullmatch(r"[A-Za-z0-9][\w.-]*/[\w.-]+(@\S+)?", spec)), _not_fetched),
-}
-"""Kinds of specs, tried in this order."""
-
-
 def load_dataset(spec: str | Path = "bundled", *, split: str | None = None) -> Dataset:
-    """The dataset `spec` names: `bundled`, a folder of tasks (nested at will), or one task's folder.
+    """The dataset `spec` names: see `dataset_sources.DATASETS` for the ways to name one.
 
-    A split is a folder of that name below the dataset, or the `split` its tasks declare in [metadata]. Without one,
-    `bundled` means its training tasks and a folder means everything below it; `all` means everything anywhere.
-    Raises TaskError, in one sentence, where there is nothing to run.
+    A split is a folder of that name below the dataset, or the `split` its tasks declare in [metadata]; `NAME=FOLDER`
+    calls a folder by another name, and several are separated by commas. Without one, `bundled` means its training tasks
+    and anything else all of it; `all` means everything anywhere. Raises TaskError with all that is wrong.
     """
     spec = str(spec)
-    kind = next((kind for kind in DATASETS.values() if kind.recognises(spec)), None)
-    if kind is None:
-        raise TaskError(
-            f"{spec!r} is no dataset: there is no such folder; expected 'bundled', a folder of Harbor tasks, or one"
-            " task's folder."
-        )
-    root = kind.folder(spec).resolve()
-    split = split or kind.default_split
+    source, default_split = find_source(spec)
+    source = Source(source.folder.resolve(), source.revision)
+    split = split or default_split
     if split in ("", ALL):
-        return Dataset(spec, _load_all(root, root))
-    if (root / split).is_dir() and not (root / "task.toml").exists():
-        return Dataset(f"{spec}/{split}", _load_all(root / split, root / split))
+        return Dataset(spec, _load_all(source.folder, source.folder), source.revision)
+    wanted = [part.strip() for part in split.split(",") if part.strip()]
+    chosen: dict[Path, Task] = {}
+    for part in wanted:
+        for task in _split(spec, source, part, alone=len(wanted) == 1):
+            chosen.setdefault(task.path, task)
+    return Dataset(f"{spec}/{split}", tuple(chosen.values()), source.revision)
+
+
+def check_secrets(tasks: Iterable[Task], variables: Mapping[str, str]) -> None:
+    """TaskError with the list where a task's verifier needs environment variables that are not set."""
+    problems = tuple(
+        Problem(task.name, name, "is not set, and its verifier needs it", f"export {name}=...")
+        for task in tasks
+        for name in task.secrets
+        if not variables.get(name)
+    )
+    if problems:
+        names = ", ".join(dict.fromkeys(problem.file for problem in problems))
+        raise TaskError(f"Set {names} first: without them there are tasks that cannot be graded", problems)
+
+
+def _split(spec: str, source: Source, split: str, *, alone: bool) -> tuple[Task, ...]:
+    """The tasks of one split; their names are relative to its folder where it is the only one asked for."""
+    name, _, place = split.partition("=")
+    root, folder = source.folder, (source.folder / (place or name)).resolve()
+    is_below = folder.is_relative_to(root) and folder != root
+    if is_below and folder.is_dir() and not (root / "task.toml").exists():
+        tasks = _load_all(folder, folder if alone else root, within=root)
+        return tuple(replace(task, split=task.split or name) for task in tasks)
     tasks = _load_all(root, root)
-    chosen = tuple(task for task in tasks if task.split == split)
+    chosen = tuple(task for task in tasks if task.split == (place or name))
     if not chosen:
         splits = {task.split for task in tasks if task.split}
-        raise TaskError(f"{spec!r} has no split {split!r}; there is: {_some(sorted({*splits, ALL}))}.")
-    return Dataset(f"{spec}/{split}", chosen)
+        folders = {task.name.partition("/")[0] for task in tasks if "/" in task.name}
+        raise TaskError(f"{spec!r} has no split {split!r}; there is: {_some(sorted({*splits, *folders, ALL}))}.")
+    return chosen
 
 
-def load_task(path: Path, name: str = "") -> Task:
-    """The task in the folder `path`; TaskError lists everything it lacks."""
-    config = _read_config(path)
-    steps = [str(step.get("name", "")) for step in config.get("steps", []) if isinstance(step, dict)]
-    missing = _missing(path, config, steps)
-    if missing:
-        raise TaskError(f"{path} is not a usable Harbor task: no {', no '.join(missing)}; expected {EXPECTED}.")
-    try:
-        return _task(path, name or path.name, config, steps)
-    except (TypeError, ValueError, AttributeError) as error:
-        raise TaskError(f"{path} is not a usable Harbor task: {error}.") from error
-
-
-def _load_all(folder: Path, root: Path) -> tuple[Task, ...]:
+def _load_all(folder: Path, root: Path, *, within: Path | None = None) -> tuple[Task, ...]:
+    """Every task below `folder`, named from `root`; TaskError lists the problems of all of them."""
     paths = sorted(_task_folders(folder))
     if not paths:
         raise TaskError(
@@ -166,13 +123,15 @@ def _load_all(folder: Path, root: Path) -> tuple[Task, ...]:
     tasks, errors = [], []
     for path in paths:
         try:
-            tasks.append(load_task(path, path.relative_to(root).as_posix() if path != root else path.name))
+            name = path.relative_to(root).as_posix() if path != root else path.name
+            tasks.append(load_task(path, name, within=within or root))
         except TaskError as error:
-            errors.append(str(error))
+            errors.append(error)
     if len(errors) == 1:
-        raise TaskError(errors[0])
+        raise errors[0]
     if errors:
-        raise TaskError(f"{len(errors)} of {len(paths)} tasks in {folder} cannot be used: {_some(errors, ' ')}")
+        problems = tuple(problem for error in errors for problem in error.problems)
+        raise TaskError(f"{len(errors)} of {len(paths)} tasks in {folder} cannot be used", problems)
     return tuple(tasks)
 
 
@@ -184,61 +143,6 @@ def _task_folders(folder: Path) -> Iterator[Path]:
     for child in folder.iterdir():
         if child.is_dir() and not child.is_symlink() and not child.name.startswith("."):
             yield from _task_folders(child)
-
-
-def _read_config(path: Path) -> dict[str, Any]:
-    if not (path / "task.toml").is_file():
-        raise TaskError(f"{path} is not a Harbor task: no task.toml; expected a folder with {EXPECTED}.")
-    try:
-        return tomllib.loads((path / "task.toml").read_text(encoding="utf-8"))
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
-        raise TaskError(f"{path} is not a usable Harbor task: task.toml cannot be read ({error}).") from error
-
-
-def _missing(path: Path, config: Mapping[str, Any], steps: Sequence[str]) -> list[str]:
-    """What Harbor would miss when it runs the task."""
-    instructions = [f"steps/{step}/instruction.md" for step in steps] or ["instruction.md"]
-    tests = [f"steps/{step}/tests/test.sh" for step in steps] or ["tests/test.sh"]
-    if steps and (path / "tests/test.sh").is_file():
-        tests = []
-    missing = [name for name in [*instructions, *tests] if not (path / name).is_file()]
-    environment = config.get("environment")
-    has_image = isinstance(environment, dict) and environment.get("docker_image")
-    if not has_image and not (path / "environment").is_dir():
-        missing.append("environment/")
-    return missing
-
-
-def _task(path: Path, name: str, config: Mapping[str, Any], steps: Sequence[str]) -> Task:
-    metadata, verifier = _table(config, "metadata"), _table(config, "verifier")
-    keywords = [*_table(config, "task").get("keywords", []), *metadata.get("tags", [])]
-    files = [path / "steps" / step / "instruction.md" for step in steps] or [path / "instruction.md"]
-    level = metadata.get("level", _LEVELS.get(str(metadata.get("difficulty", "")).lower()))
-    env = {**_table(config, "environment").get("env", {}), **verifier.get("env", {})}
-    return Task(
-        name=name,
-        path=path,
-        instruction="\n".join(file.read_text(encoding="utf-8") for file in files),
-        level=None if level is None else int(level),
-        split=str(metadata.get("split", "")),
-        tags=tuple(dict.fromkeys(str(word) for word in keywords)),
-        metadata=metadata,
-        agent_timeout=_seconds(_table(config, "agent")),
-        verifier_timeout=_seconds(verifier),
-        secrets=tuple(dict.fromkeys(found for value in env.values() for found in _HOST_VARIABLE.findall(str(value)))),
-    )
-
-
-def _table(config: Mapping[str, Any], name: str) -> dict[str, Any]:
-    table = config.get(name, {})
-    if not isinstance(table, dict):
-        raise ValueError(f"[{name}] in task.toml is not a table")
-    return table
-
-
-def _seconds(table: Mapping[str, Any]) -> float | None:
-    seconds = table.get("timeout_sec")
-    return None if seconds is None else float(seconds)
 
 
 def _some(items: Sequence[str], separator: str = ", ") -> str:
