@@ -21,7 +21,7 @@ READ_FROM_DISK = {
 }
 """Beside pure modules, but not pure, and why. No pure module may import them."""
 
-PURE_MODULES = ("types", "tree", "meaning", "limits", "options", "session", "roles", "paths")
+PURE_MODULES = ("types", "tree", "meaning", "limits", "native_names", "options", "session", "roles", "paths")
 PURE_PACKAGES = ("dialects", "rendering", "export")
 
 CONTRACTS = {"errors", "gateway", "gateway.engines", "harnesses", "lookup"}

@@ -7,10 +7,21 @@ from dataclasses import replace
 import pytest
 
 from harbor_env.errors import GatewayError
-from harbor_env.gateway.limits import Stop
+from harbor_env.gateway.limits import Spent, Stop, within_budget
+from harbor_env.gateway.native_names import natively_named
 from harbor_env.gateway.options import Budget, PinnedSampling, SessionOptions
 from harbor_env.gateway.session import new_session
-from harbor_env.gateway.types import Call, Finding, Generation, Message, Sampling, Tool, ToolCall, ToolChoice
+from harbor_env.gateway.types import (
+    Call,
+    Finding,
+    Generation,
+    Message,
+    Sampling,
+    Tool,
+    ToolCall,
+    ToolChoice,
+    WeightSpan,
+)
 from tests.fake_renderer import END
 from tests.play import Player, bash, player, result, said, system, user
 
@@ -115,12 +126,17 @@ def test_what_a_training_session_cannot_honour_is_a_finding() -> None:
 
 
 @pytest.mark.parametrize(
-    ("budget", "code"), [(Budget(max_calls=1), "budget_calls"), (Budget(max_output_tokens=2), "budget_output_tokens")]
+    ("budget", "code"),
+    [
+        (Budget(max_calls=1), "budget_calls"),
+        (Budget(max_output_tokens=2), "budget_output_tokens"),
+        (Budget(max_seconds=1.5), "budget_seconds"),
+    ],
 )
 def test_a_spent_budget_stops_the_harness_without_a_turn(budget: Budget, code: str) -> None:
     play = player(SessionOptions(budget=budget))
     play.ask(*START, reply=said("x"), cut=2)
-    stop = play.session.plan(Call(START, play.tools))
+    stop = play.session.plan(Call(START, play.tools), seconds=1.5)
     assert isinstance(stop, Stop)
     assert stop.finding.code == code
     assert stop.text
@@ -130,6 +146,27 @@ def test_a_spent_budget_stops_the_harness_without_a_turn(budget: Budget, code: s
 def test_calls_in_flight_count_towards_the_budget() -> None:
     play = player(SessionOptions(budget=Budget(max_calls=2)))
     assert isinstance(play.session.plan(Call(START, play.tools), in_flight=2), Stop)
+
+
+def test_a_reply_longer_than_the_budget_still_is_cut_as_a_lower_limit_would_have_cut_it() -> None:
+    spans = (WeightSpan("1", 0, 3), WeightSpan("2", 3, 6))
+    sampled = Generation([11, 12, 13, 14, 15, 16], [-1.0, -2.0, -3.0, -4.0, -5.0, -6.0], "stop", spans)
+    kept = within_budget(Budget(max_output_tokens=10), Spent(2, 8), sampled)
+    assert isinstance(kept, Generation)
+    assert (kept.ids, kept.logprobs, kept.finish) == ([11, 12], [-1.0, -2.0], "length")
+    assert kept.weight_versions == (WeightSpan("1", 0, 2),)
+    assert [finding.code for finding in kept.findings] == ["max_tokens_clamped"]
+    assert within_budget(Budget(max_output_tokens=14), Spent(2, 8), sampled) is sampled
+    assert isinstance(within_budget(Budget(max_output_tokens=8), Spent(2, 8), sampled), Stop)
+
+
+def test_tokens_an_engine_only_counts_are_spent_too() -> None:
+    session = new_session("s", SessionOptions(), level="text", window=1000, renderer=None)
+    planned = session.plan(Call(START))
+    assert not isinstance(planned, Stop)
+    generation = Generation((), (), "stop", text="Hi.", extras={"completion_tokens": 7})
+    session.add(session.record(planned, generation, turn_id="t", mint=str, created=0).turn)
+    assert session.sampled_tokens == 7
 
 
 def test_a_previous_response_id_stands_for_its_whole_history() -> None:
@@ -224,7 +261,7 @@ def test_a_result_reaches_the_model_under_the_id_it_wrote_and_with_its_function(
     recorded = play.finish(planned, sampled)
     call = replace(recorded.reply.message.tool_calls[0], native_id="functions.Read:0")
     play.session.tree._minted[call.id] = (recorded.turn.id, call)
-    named = play.session._named([result(call, "text")], ())
+    named = natively_named([result(call, "text")], (), play.session.tree)
     assert named[0].tool_call_id == "functions.Read:0"
     assert named[0].name == "Read"
 

@@ -57,6 +57,7 @@ class _Sampling(_Wire):
 class _Budget(_Wire):
     max_calls: _Whole | None = Field(default=None, ge=0)
     max_output_tokens: _Whole | None = Field(default=None, ge=0)
+    max_seconds: float | None = Field(default=None, ge=0, allow_inf_nan=False)
 
 
 class CreateSession(_Wire):

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Container
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from harbor_env.errors import GatewayError
 from harbor_env.gateway.engines import SamplingParams
 from harbor_env.gateway.options import Budget, SessionOptions
-from harbor_env.gateway.types import Call, Finding, Level
+from harbor_env.gateway.types import Call, Finding, Generation, Level
 
 ASKED = ("temperature", "top_p", "top_k", "stop", "seed")
 
@@ -22,16 +22,57 @@ class Stop:
     text: str
 
 
-def budget_stop(budget: Budget, *, calls: int, sampled_tokens: int) -> Stop | None:
-    """The stop that is due after `calls` calls and `sampled_tokens` tokens, if any."""
-    if budget.max_calls is not None and calls >= budget.max_calls:
-        text = f"The budget of {budget.max_calls} model calls for this session is spent. Stop here."
-        return Stop(Finding("budget_calls", f"{calls} of {budget.max_calls} calls"), text)
-    if budget.max_output_tokens is not None and sampled_tokens >= budget.max_output_tokens:
-        text = f"The budget of {budget.max_output_tokens} output tokens for this session is spent. Stop here."
-        detail = f"{sampled_tokens} of {budget.max_output_tokens} tokens"
-        return Stop(Finding("budget_output_tokens", detail), text)
+@dataclass(frozen=True, slots=True)
+class Spent:
+    """What a session has used so far; `seconds` since its first call."""
+
+    calls: int
+    tokens: int
+    seconds: float = 0.0
+
+
+def budget_stop(budget: Budget, spent: Spent) -> Stop | None:
+    """The stop that is due, if any."""
+    if budget.max_calls is not None and spent.calls >= budget.max_calls:
+        return _stop("budget_calls", spent.calls, budget.max_calls, "model calls")
+    if budget.max_output_tokens is not None and spent.tokens >= budget.max_output_tokens:
+        return _stop("budget_output_tokens", spent.tokens, budget.max_output_tokens, "output tokens")
+    if budget.max_seconds is not None and spent.seconds >= budget.max_seconds:
+        return seconds_stop(budget.max_seconds, spent.seconds)
     return None
+
+
+def seconds_stop(limit: float, used: float) -> Stop:
+    """The stop of a session whose wall time is over."""
+    return _stop("budget_seconds", round(used, 1), limit, "seconds")
+
+
+def _stop(code: str, used: float, limit: float, unit: str) -> Stop:
+    text = f"The budget of {limit} {unit} for this session is spent. Stop here."
+    return Stop(Finding(code, f"{used} of {limit} {unit}"), text)
+
+
+def within_budget(budget: Budget, spent: Spent, generation: Generation) -> Generation | Stop:
+    """The generation as far as the budget still reaches: calls made side by side may have spent what was left.
+
+    Its beginning is what a lower output limit would have sampled, token for token.
+    """
+    stop = budget_stop(budget, spent)
+    if stop is not None or budget.max_output_tokens is None:
+        return stop or generation
+    room, sampled = budget.max_output_tokens - spent.tokens, len(generation.ids)
+    if sampled <= room:
+        return generation
+    detail = f"sampled {sampled}, kept {room}: calls at the same time spent the rest of the budget"
+    spans = (replace(span, end=min(span.end, room)) for span in generation.weight_versions if span.start < room)
+    return replace(
+        generation,
+        ids=generation.ids[:room],
+        logprobs=generation.logprobs[:room],
+        finish="length",
+        weight_versions=tuple(spans),
+        findings=(*generation.findings, Finding("max_tokens_clamped", detail)),
+    )
 
 
 def sampling_params(

@@ -42,10 +42,19 @@ class PinnedSampling:
 
 @dataclass(frozen=True, slots=True)
 class Budget:
-    """Where a session stops answering with the model. None: no limit. Tokens are sampled tokens."""
+    """Where a session stops answering with the model. None: no limit. Tokens are sampled tokens.
+
+    `max_seconds` is wall time from the session's first call, so that the making of a sandbox costs nothing of it.
+    """
 
     max_calls: int | None = None
     max_output_tokens: int | None = None
+    max_seconds: float | None = None
+
+    @property
+    def counts_turns(self) -> bool:
+        """Whether a turn may be recorded only if all turns before it, of every process, were counted."""
+        return self.max_calls is not None or self.max_output_tokens is not None
 
 
 @dataclass(frozen=True, slots=True)

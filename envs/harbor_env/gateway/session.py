@@ -6,6 +6,7 @@ call leaves no trace. Only `add` changes a session, and only by one finished tur
 
 from __future__ import annotations
 
+import math
 from array import array
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -14,7 +15,8 @@ from typing import Any
 
 from harbor_env.errors import GatewayError
 from harbor_env.gateway.engines import SamplingParams
-from harbor_env.gateway.limits import Stop, budget_stop, ignored, sampling_params
+from harbor_env.gateway.limits import Spent, Stop, budget_stop, ignored, sampling_params, within_budget
+from harbor_env.gateway.native_names import natively_named
 from harbor_env.gateway.options import SessionOptions, context_digest
 from harbor_env.gateway.rendering import Renderer
 from harbor_env.gateway.tree import Attachment, Tree
@@ -81,7 +83,7 @@ class Session:
     """One rollout's capture: options, tree and counts. `window` is the engine's context length in tokens.
 
     `renderer` is None only for an engine below level `tokens`, which is sent messages instead of ids. `findings` counts
-    them by code, `said` holds them.
+    them by code, `said` holds them. `first_call` is when the first recorded call came, in seconds since the epoch.
     """
 
     id: str
@@ -91,6 +93,7 @@ class Session:
     renderer: Renderer | None
     tree: Tree = field(default_factory=Tree)
     sampled_tokens: int = 0
+    first_call: float = math.inf
     findings: Counter[str] = field(default_factory=Counter)
     said: set[Finding] = field(default_factory=set)
     _tools: tuple[tuple[Tool, ...], str] | None = None
@@ -100,18 +103,19 @@ class Session:
         if turn.id in self.tree:
             return
         self.tree.add(turn)
-        self.sampled_tokens += len(turn.sampled)
+        self.sampled_tokens += len(turn.sampled) or int(turn.facts.get("completion_tokens", 0))
+        self.first_call = min(self.first_call, float(turn.facts.get("began", math.inf)))
         self.findings.update(finding.code for finding in turn.findings)
         self.said.update(turn.findings)
 
-    def plan(self, call: Call, *, in_flight: int = 0) -> Plan | Stop:
+    def plan(self, call: Call, *, in_flight: int = 0, seconds: float = 0.0) -> Plan | Stop:
         """Decide which turn the call continues and what it adds. Changes nothing.
 
-        `in_flight` counts calls of this session that are planned and not recorded. Raises `GatewayError` where the
-        prompt does not fit the window or the call cannot be rendered.
+        `in_flight` counts calls of this session that are planned and not recorded, `seconds` those since its first
+        call. Raises `GatewayError` where the prompt does not fit the window or the call cannot be rendered.
         """
-        calls = len(self.tree) + in_flight
-        stop = budget_stop(self.options.budget, calls=calls, sampled_tokens=self.sampled_tokens)
+        spent = Spent(len(self.tree) + in_flight, self.sampled_tokens, seconds)
+        stop = budget_stop(self.options.budget, spent)
         if stop is not None:
             return stop
         call = self._resolve_previous(call)
@@ -141,6 +145,10 @@ class Session:
             turn_index=len(self.tree.path(parent)),
             findings=(*self._news(call.findings), *added.findings, *dropped, *findings),
         )
+
+    def afford(self, generation: Generation) -> Generation | Stop:
+        """What of a generation the budget has room for, after the turns recorded while it was sampled."""
+        return within_budget(self.options.budget, Spent(len(self.tree), self.sampled_tokens), generation)
 
     def record(
         self,
@@ -234,7 +242,7 @@ class Session:
             return _Delta(attachment, array("i"), self._render(call), (*findings, *self._reshaped(call)))
         before = self.tree.ids(attachment.parent)
         prompt_ids = before[: len(before) - len(attachment.parent.sampled)]
-        rest = self._named(attachment.rest, call.messages)
+        rest = natively_named(attachment.rest, call.messages, self.tree)
         delta = self.renderer.bridge(prompt_ids, attachment.parent.sampled, rest, call.tools)
         if delta is None:
             finding = Finding("root_no_exact_delta", f"{self.renderer.name}: {self.renderer.proof}")
@@ -272,30 +280,11 @@ class Session:
     def _render(self, call: Call) -> list[int]:
         if self.renderer is None:
             return []
-        return self.renderer.render(self._named(call.messages, call.messages), call.tools)
+        return self.renderer.render(natively_named(call.messages, call.messages, self.tree), call.tools)
 
     def _reshaped(self, call: Call) -> Iterable[Finding]:
         """What the template could not take as it was, in a prompt rendered whole."""
         return self._news(self.renderer.notes(call.messages, call.tools)) if self.renderer else ()
-
-    def _named(self, messages: Sequence[Message], history: Sequence[Message]) -> list[Message]:
-        """The messages as the model knows them: its own call ids, and the function each result answers."""
-        names = {call.id: call.name for message in history for call in message.tool_calls if call.id}
-        return [self._native(message, names) for message in messages]
-
-    def _native(self, message: Message, names: Mapping[str, str]) -> Message:
-        if message.role == "tool" and message.tool_call_id:
-            minted = self.tree.minted(message.tool_call_id)
-            name = message.name or (minted.name if minted else names.get(message.tool_call_id, ""))
-            native = (minted.native_id if minted else "") or message.tool_call_id
-            return replace(message, name=name, tool_call_id=native)
-        if message.tool_calls:
-            return replace(message, tool_calls=tuple(map(self._native_call, message.tool_calls)))
-        return message
-
-    def _native_call(self, call: ToolCall) -> ToolCall:
-        minted = self.tree.minted(call.id)
-        return replace(call, id=minted.native_id) if minted and minted.native_id else call
 
     def _reply_message(self, plan: Plan, generation: Generation) -> tuple[Message, tuple[Finding, ...]]:
         if self.renderer is None or not generation.ids:
@@ -327,6 +316,8 @@ def _facts(plan: Plan, generation: Generation, facts: Mapping[str, Any] | None) 
         kept["weights"] = [[span.version, span.start, span.end] for span in generation.weight_versions]
     if generation.cached_tokens:
         kept["cached_tokens"] = generation.cached_tokens
+    if not generation.ids and "completion_tokens" in generation.extras:
+        kept["completion_tokens"] = int(generation.extras["completion_tokens"])
     return {**kept, **(facts or {})}
 
 

@@ -5,6 +5,7 @@ Invariant: the store is the source of truth; forgetting every session here loses
 
 from __future__ import annotations
 
+import math
 import secrets
 import time
 from collections import OrderedDict
@@ -30,7 +31,8 @@ class LiveSession:
     """A session in this process. `seq` is the last turn read from the store; `in_flight` counts calls that are
     planned and whose turn is not in the tree yet.
 
-    `markers` tell the conversations of the session's harness apart.
+    `markers` tell the conversations of the session's harness apart. `first_call` is when this process planned its first
+    call, in seconds since the epoch.
     """
 
     session: Session
@@ -38,6 +40,11 @@ class LiveSession:
     markers: Sequence[RoleMarker] = ()
     seq: int = 0
     in_flight: int = 0
+    first_call: float = math.inf
+
+    def seconds(self, now: float) -> float:
+        """Wall time since the session's first call, whichever process it came to."""
+        return max(0.0, now - min(self.first_call, self.session.first_call, now))
 
     def read(self, committed: list[tuple[int, Turn]]) -> None:
         for seq, turn in committed:

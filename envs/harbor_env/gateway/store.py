@@ -151,12 +151,15 @@ class Store:
 
     # -- turns ---------------------------------------------------------------------------------------------------------
 
-    async def commit_turn(self, session_id: str, turn: Turn, context: Mapping[str, Any] | None = None) -> Committed:
+    async def commit_turn(
+        self, session_id: str, turn: Turn, context: Mapping[str, Any] | None = None, *, after: int | None = None
+    ) -> Committed | None:
         """Store a turn with its findings; returns once it is durable.
 
         `context` is what `turn.context` is the digest of, for exports: `{"tools": [Tool, ...], "template_kwargs": {}}`;
-        it is stored once per session. GatewayError(conflict): the session is gone, its parent is not in it, or the turn
-        is already there.
+        it is stored once per session. With `after` nothing is stored, and None returned, where a turn of the session
+        was committed after that seq: whoever counts turns before adding one reads those first. GatewayError(conflict):
+        the session is gone, its parent is not in it, or the turn is already there.
         """
         row = (session_id, *turn_to_row(turn))
         findings = [(session_id, turn.id, finding.code, finding.detail) for finding in turn.findings]
@@ -165,10 +168,12 @@ class Store:
             context_row = (session_id, turn.context, _json(context))
         now = time.time()
 
-        def insert(connection: sqlite3.Connection) -> Committed:
+        def insert(connection: sqlite3.Connection) -> Committed | None:
             if turn.parent is not None and not connection.execute(_HAS_TURN, (session_id, turn.parent)).fetchone():
                 raise GatewayError("conflict", "The turn's parent is not in this session, or the session was deleted.")
             previous = connection.execute(_PREVIOUS, (session_id,)).fetchone()[0]
+            if after is not None and previous > after:
+                return None
             seq = connection.execute(_INSERT_TURN, row).lastrowid
             if findings:
                 connection.executemany(_INSERT_FINDING, findings)
@@ -181,7 +186,7 @@ class Store:
             committed = await self._writer.run(insert)
         except sqlite3.IntegrityError as error:
             raise GatewayError("conflict", "The session was deleted, or it has this turn already.") from error
-        if context_row is not None:
+        if context_row is not None and committed is not None:
             self._stored_contexts[session_id].add(turn.context)
         return committed
 

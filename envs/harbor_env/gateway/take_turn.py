@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from harbor_env.errors import EngineError, GatewayError, RenderingError
 from harbor_env.gateway.dialects import Dialect
 from harbor_env.gateway.engines import EngineRequest
-from harbor_env.gateway.limits import Stop
+from harbor_env.gateway.limits import Stop, seconds_stop
 from harbor_env.gateway.pace import Pace
 from harbor_env.gateway.roles import conversation_role
 from harbor_env.gateway.session import Plan
@@ -42,16 +42,20 @@ async def take_turn(
     of the harness it belongs to. Raises GatewayError, EngineError among them; the session is then as it was.
     """
     await pace.turn()
-    planned = plan(live, call)
-    if isinstance(planned, Stop):
-        await store.add_findings(live.session.id, [planned.finding])
-        return _written(dialect, _stopped(planned, call), call)
-    # From here until the turn is in the tree, or will never be, the budget counts it as on its way.
-    live.in_flight += 1
-    try:
-        return await _take_planned(store, pace, live, planned, dialect, headers)
-    finally:
-        live.in_flight -= 1
+    now = time.time()
+    outcome: Plan | Stop | Answer = plan(live, call, now)
+    if isinstance(outcome, Plan):
+        live.first_call = min(live.first_call, now)
+        # From here until the turn is in the tree, or will never be, the budget counts it as on its way.
+        live.in_flight += 1
+        try:
+            outcome = await _take_planned(store, pace, live, outcome, dialect, headers)
+        finally:
+            live.in_flight -= 1
+    if isinstance(outcome, Answer):
+        return outcome
+    await store.add_findings(live.session.id, [outcome.finding])
+    return _written(dialect, _stopped(outcome, call), call)
 
 
 def _written(dialect: Dialect, reply: Reply, call: Call) -> Answer:
@@ -61,7 +65,7 @@ def _written(dialect: Dialect, reply: Reply, call: Call) -> Answer:
 
 async def _take_planned(
     store: Store, pace: Pace, live: LiveSession, planned: Plan, dialect: Dialect, headers: Mapping[str, str]
-) -> Answer:
+) -> Answer | Stop:
     began = time.time()
     try:
         generation = await _generate(live, planned)
@@ -69,28 +73,39 @@ async def _take_planned(
         # No turn, but not silent: a rollout that came to nothing must say whose fault it was.
         await store.add_findings(live.session.id, [Finding(error.kind, str(error))])
         raise
+    if isinstance(generation, Stop):
+        return generation
     seconds = time.time() - began
-    await pace.turn()
-    recorded = live.session.record(
-        planned,
-        generation,
-        turn_id=f"turn_{secrets.token_hex(12)}",
-        mint=_call_id,
-        created=int(began),
-        facts={"dialect": dialect.name, "headers": headers, "began": round(began, 3), "engine_s": round(seconds, 3)},
-        role=conversation_role(live.markers, headers, planned.call, planned.parent),
-    )
-    answer = _written(dialect, recorded.reply, planned.call)
+    facts = {"dialect": dialect.name, "headers": headers, "began": round(began, 3), "engine_s": round(seconds, 3)}
     context = {"tools": planned.call.tools, "template_kwargs": live.session.options.template_kwargs}
-    committed = await asyncio.shield(store.commit_turn(live.session.id, recorded.turn, context))
-    live.wrote(committed, recorded.turn)
-    return answer
+    role = conversation_role(live.markers, headers, planned.call, planned.parent)
+    while True:
+        await pace.turn()
+        kept = live.session.afford(generation)
+        if isinstance(kept, Stop):
+            return kept
+        recorded = live.session.record(
+            planned,
+            kept,
+            turn_id=f"turn_{secrets.token_hex(12)}",
+            mint=_call_id,
+            created=int(began),
+            facts=facts,
+            role=role,
+        )
+        answer = _written(dialect, recorded.reply, planned.call)
+        counted = live.seq if live.session.options.budget.counts_turns else None
+        committed = await asyncio.shield(store.commit_turn(live.session.id, recorded.turn, context, after=counted))
+        if committed is not None:
+            live.wrote(committed, recorded.turn)
+            return answer
+        live.read(store.turns_after(live.session.id, live.seq))
 
 
-def plan(live: LiveSession, call: Call) -> Plan | Stop:
+def plan(live: LiveSession, call: Call, now: float) -> Plan | Stop:
     """Plan a turn; a conversation the template refuses is the caller's error."""
     with _refused_for_good():
-        return live.session.plan(call, in_flight=live.in_flight)
+        return live.session.plan(call, in_flight=live.in_flight, seconds=live.seconds(now))
 
 
 def count(live: LiveSession, call: Call) -> int:
@@ -107,8 +122,9 @@ def _refused_for_good() -> Iterator[None]:
         raise GatewayError("bad_request", str(error)) from error
 
 
-async def _generate(live: LiveSession, planned: Plan) -> Generation:
-    renderer = live.session.renderer
+async def _generate(live: LiveSession, planned: Plan) -> Generation | Stop:
+    """Sample; where the session's wall time ends meanwhile, the generation is aborted."""
+    renderer, budget = live.session.renderer, live.session.options.budget
     request = EngineRequest(
         id=secrets.token_hex(12),
         prompt_ids=planned.prompt_ids,
@@ -118,7 +134,14 @@ async def _generate(live: LiveSession, planned: Plan) -> Generation:
         turn_index=planned.turn_index,
         renderer=renderer,
     )
-    generation = await live.engine.engine.generate(request)
+    left = None if budget.max_seconds is None else budget.max_seconds - live.seconds(time.time())
+    try:
+        async with asyncio.timeout(left) as deadline:
+            generation = await live.engine.engine.generate(request)
+    except TimeoutError:
+        if not deadline.expired() or budget.max_seconds is None:
+            raise
+        return seconds_stop(budget.max_seconds, max(budget.max_seconds, live.seconds(time.time())))
     if generation.finish == "abort":
         raise EngineError("engine_error", "The engine aborted this generation; asking again may work.")
     return generation
