@@ -57,7 +57,7 @@ async def gateway_process(flags: Sequence[str], log: Path, *, llm_api_key: str =
             stderr=errors,
             stdin=asyncio.subprocess.DEVNULL,
             start_new_session=True,
-            preexec_fn=_die_with_parent if sys.platform == "linux" else None,
+            preexec_fn=die_with_parent if sys.platform == "linux" else None,
         )
     try:
         ready = await _ready_line(process, log)
@@ -96,5 +96,6 @@ def _last_words(log: Path) -> str:
     return words[-1] if words else ""
 
 
-def _die_with_parent() -> None:
+def die_with_parent() -> None:
+    """For a child between fork and exec: it gets SIGTERM when the thread that started it ends. Linux only."""
     ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGTERM)
