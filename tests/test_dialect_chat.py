@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from harbor_env.errors import GatewayError
 from harbor_env.gateway.dialects.chat import CHAT
-from harbor_env.gateway.types import Call, Message, Reply, Sampling, Tool, ToolCall, ToolChoice, Usage
+from harbor_env.gateway.types import Call, Finding, Message, Reply, Sampling, Tool, ToolCall, ToolChoice, Usage
 from tests.conversations import replies
 from tests.sdks import SSE, Wire, openai_client, sent_only
 from tests.strict_clients import events, read_chat
@@ -95,6 +95,7 @@ def test_the_sdk_builds_a_request_and_its_whole_meaning_is_decoded() -> None:
         tool_choice=ToolChoice("named", "weather"),
         thinking=True,
         response_schema=WEATHER,
+        findings=(Finding("effort_ignored", "reasoning_effort: high"),),
     )
 
 

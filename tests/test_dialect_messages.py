@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from harbor_env.errors import GatewayError
 from harbor_env.gateway.dialects.messages import MESSAGES
 from harbor_env.gateway.dialects.opaque import seal
-from harbor_env.gateway.types import Call, Message, Reply, Sampling, Tool, ToolCall, ToolChoice, Usage
+from harbor_env.gateway.types import Call, Finding, Message, Reply, Sampling, Tool, ToolCall, ToolChoice, Usage
 from tests.conversations import ODD_OBJECTS, replies
 from tests.sdks import SSE, Wire, anthropic_client
 from tests.strict_clients import events, read_messages
@@ -80,6 +80,7 @@ def test_the_sdk_builds_a_request_and_its_whole_meaning_is_decoded() -> None:
         tool_choice=ToolChoice("named", "weather"),
         thinking=True,
         response_schema=WEATHER,
+        findings=(Finding("effort_ignored", "thinking.budget_tokens: 1024"),),
     )
 
 
@@ -233,7 +234,7 @@ def test_a_system_message_in_mid_conversation_stays_where_it_is() -> None:
 
 def test_sealed_thinking_opens_and_foreign_thinking_is_a_finding() -> None:
     blocks = [{"type": "redacted_thinking", "data": seal("why")}, {"type": "redacted_thinking", "data": "opaque"}]
-    call = decode([{"role": "assistant", "content": [*blocks, {"type": "thinking", "thinking": "and"}]}])
+    call = decode([{"role": "assistant", "content": [*blocks, {"type": "thinking", "thinking": "and"}]}, *GO])
     assert call.messages[0].reasoning == "why\nand"
     assert [finding.code for finding in call.findings] == ["reasoning_undecodable"]
 
@@ -278,7 +279,7 @@ def test_documents_and_search_results_that_are_text_are_read() -> None:
 def test_blocks_of_hosted_tools_are_left_out_with_a_finding() -> None:
     blocks = [{"type": "server_tool_use", "id": "s", "name": "web_search", "input": {}}, {"type": "text", "text": "a"}]
     call = decode(
-        [{"role": "assistant", "content": blocks}], tools=[{"type": "web_search_20250305", "name": "web_search"}]
+        [{"role": "assistant", "content": blocks}, *GO], tools=[{"type": "web_search_20250305", "name": "web_search"}]
     )
     assert call.messages[0] == Message("assistant", "a")
     assert [finding.code for finding in call.findings] == ["tool_dropped", "block_dropped"]

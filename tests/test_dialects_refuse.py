@@ -117,10 +117,10 @@ def _places(value: Any) -> list[tuple[Any, Any]]:
 
 @each_dialect
 def test_a_field_that_is_not_read_is_a_finding(name: str) -> None:
-    body = SPELLINGS[name][0](Call((Message("user", "go"),)), Random(1)) | {"required_prefix_token_ids": [1, 2]}
+    body = SPELLINGS[name][0](Call((Message("user", "go"),)), Random(1)) | {"watermark": [1, 2]}
     call = outcome(name, body)
     assert isinstance(call, Call)
-    assert [(f.code, f.detail) for f in call.findings] == [("field_ignored", "required_prefix_token_ids")]
+    assert [(f.code, f.detail) for f in call.findings] == [("field_ignored", "watermark")]
 
 
 @each_dialect

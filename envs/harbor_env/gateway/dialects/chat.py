@@ -6,7 +6,7 @@ Invariant: reassembling `stream` gives the message of `encode`, field by field.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from typing import Any, Literal
+from typing import Any
 
 import orjson
 
@@ -30,11 +30,20 @@ from harbor_env.gateway.dialects.fields import (
     text_at,
     texts_at,
     unknown_type,
-    unread_fields,
 )
+from harbor_env.gateway.dialects.openai_choice import openai_choice
 from harbor_env.gateway.dialects.openai_errors import openai_error
 from harbor_env.gateway.dialects.protocol import Route
-from harbor_env.gateway.types import Call, Finding, Message, Reply, Role, Sampling, Tool, ToolCall, ToolChoice, Usage
+from harbor_env.gateway.dialects.unheeded import (
+    CONTINUITY,
+    note,
+    note_effort,
+    note_parallel,
+    refuse_fields,
+    unread_fields,
+    words,
+)
+from harbor_env.gateway.types import Call, Finding, Message, Reply, Role, Sampling, Tool, ToolCall, Usage
 
 _ROLES: dict[str, Role] = {
     "system": "system",
@@ -45,13 +54,17 @@ _ROLES: dict[str, Role] = {
 }
 _READ = (
     "messages tools model stream stream_options max_tokens max_completion_tokens temperature top_p top_k stop seed n "
-    "tool_choice response_format chat_template_kwargs enable_thinking thinking reasoning_effort"
+    "tool_choice parallel_tool_calls response_format chat_template_kwargs enable_thinking thinking reasoning_effort "
+    "reasoning"
 )
-_HARMLESS = (
-    "metadata user store parallel_tool_calls service_tier prompt_cache_key prompt_cache_retention safety_identifier "
-    "verbosity usage reasoning"
-)
-_KNOWN = frozenset(f"{_READ} {_HARMLESS}".split())
+_HARMLESS = "metadata user store service_tier prompt_cache_key prompt_cache_retention safety_identifier usage"
+_KNOWN = words(f"{_READ} {_HARMLESS}")
+_TOOL = words("name description parameters format cache_control")
+_MEANT = ("name", "audio", "prefix", "partial")
+"""Fields of a message that say something to a vendor's model, and nothing here."""
+_VARIABLES = words("enable_thinking thinking")
+"""What chat templates call the variable that switches thinking."""
+_OLDER = dict.fromkeys(("functions", "function_call"), "the older form of tools is not served, send `tools` instead")
 
 
 class Chat:
@@ -62,7 +75,9 @@ class Chat:
     keepalive = sse.COMMENT
 
     def decode(self, body: Mapping[str, Any], params: Mapping[str, str]) -> Call:
+        refuse_fields(body, {**CONTINUITY, **_OLDER})
         findings = unread_fields(body, _KNOWN)
+        note_parallel(findings, body.get("parallel_tool_calls") is False)
         history = _History(findings)
         messages = tuple(each_at(body, "messages", history.message))
         if not messages:
@@ -77,8 +92,8 @@ class Chat:
             stream=stream,
             max_tokens=_max_tokens(body),
             sampling=_sampling(body),
-            tool_choice=read_at(body, "tool_choice", _tool_choice),
-            thinking=_thinking(body),
+            tool_choice=read_at(body, "tool_choice", lambda choice: openai_choice(choice, findings)),
+            thinking=_thinking(body, findings),
             response_schema=read_at(body, "response_format", _schema),
             include_usage=not stream or read_at(body, "stream_options", _include_usage),
             findings=tuple(findings),
@@ -146,10 +161,12 @@ class _History:
         role = _ROLES.get(name_at(item, "role"))
         if role is None:
             raise WrongField(f"unknown role {item['role'][:80]!r}", "role")
+        refuse_fields(item, _OLDER)
         if role == "tool":
             answered, name = text_at(item, "tool_call_id"), text_at(item, "name")
             text = content_at(item, "content", "\n", self._findings)
             return Message(role, text, tool_call_id=answered, name=self._names.get(answered, name))
+        note(self._findings, [Finding("field_ignored", f"messages[].{key}") for key in _MEANT if item.get(key)])
         if role != "assistant":
             return Message(role, content_at(item, "content", "\n"))
         text = content_at(item, "content", "") or text_at(item, "refusal")
@@ -183,10 +200,10 @@ def _custom_in(value: Any) -> tuple[str, str]:
 def _tool(value: Any, findings: list[Finding]) -> Tool | None:
     item = an_object(value)
     kind = item.get("type", "function")
-    if kind == "function":
-        return read_at(item, "function", _function_tool)
-    if kind == "custom":
-        return read_at(item, "custom", _custom_tool)
+    if kind == "function" or kind == "custom":
+        tool = read_at(item, kind, _function_tool if kind == "function" else _custom_tool)
+        note(findings, unread_fields(item[kind], _TOOL, "tools[]."))
+        return tool
     if not isinstance(kind, str):
         raise unknown_type(kind)
     findings.append(Finding("tool_dropped", f"{kind[:80]} is hosted by its vendor"))
@@ -226,37 +243,30 @@ def _sampling(body: Json) -> Sampling:
     )
 
 
-def _tool_choice(choice: Any) -> ToolChoice:
-    if choice is None or choice == "auto":
-        return ToolChoice()
-    if choice == "none":
-        return ToolChoice("none")
-    if choice == "required":
-        return ToolChoice("required")
-    item = an_object(choice)
-    kind = item.get("type")
-    if kind == "allowed_tools":
-        return ToolChoice(mode_at(object_at(item, "allowed_tools")))
-    if kind == "function" or kind == "custom":
-        return ToolChoice("named", read_at(item, kind, lambda tool: name_at(an_object(tool), "name")))
-    raise unknown_type(kind)
-
-
-def mode_at(allowed: Json) -> Literal["auto", "required"]:
-    """The mode of OpenAI's `allowed_tools` choice; the list of names itself is not enforced."""
-    return "required" if text_at(allowed, "mode") == "required" else "auto"
-
-
-def _thinking(body: Json) -> bool | None:
+def _thinking(body: Json, findings: list[Finding]) -> bool | None:
     """Every spelling clients have for it: the template's own variable, a flag, an object with a type, an effort."""
-    if "enable_thinking" in object_at(body, "chat_template_kwargs"):
-        return read_at(body, "chat_template_kwargs", lambda template: flag_at(template, "enable_thinking"))
+    variables = object_at(body, "chat_template_kwargs")
+    findings += unread_fields(variables, _VARIABLES, "chat_template_kwargs.")
+    effort = _effort(body, findings)
+    if name := next((name for name in _VARIABLES if variables.get(name) is not None), None):
+        return read_at(body, "chat_template_kwargs", lambda template: flag_at(template, name))
     if body.get("enable_thinking") is not None:
         return flag_at(body, "enable_thinking")
     if kind := read_at(body, "thinking", lambda value: "" if value is None else text_at(an_object(value), "type")):
+        note_effort(findings, "thinking.budget_tokens", body["thinking"].get("budget_tokens"))
         return kind != "disabled"
-    effort = text_at(body, "reasoning_effort")
     return effort != "none" if effort else None
+
+
+def _effort(body: Json, findings: list[Finding]) -> str:
+    """The effort asked for, in OpenAI's field or in OpenRouter's."""
+    effort = text_at(body, "reasoning_effort")
+    if effort:
+        field = "reasoning_effort"
+    else:
+        effort, field = text_at(object_at(body, "reasoning"), "effort"), "reasoning.effort"
+    note_effort(findings, field, "" if effort == "none" else effort)
+    return effort
 
 
 def _schema(value: Any) -> Mapping[str, Any] | None:

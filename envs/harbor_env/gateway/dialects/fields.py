@@ -192,17 +192,6 @@ def texts_at(obj: Json, key: str) -> tuple[str, ...]:
     return (value,) if isinstance(value, str) else tuple(each_at(obj, key, a_text))
 
 
-def unread_fields(body: Json, known: frozenset[str]) -> list[Finding]:
-    """A finding for each top-level field that is neither read nor known to mean nothing here.
-
-    `parallel_tool_calls` means something only where it forbids them: sampling is not constrained to one call.
-    """
-    unread = [Finding("field_ignored", key[:80]) for key in body if key not in known]
-    if body.get("parallel_tool_calls") is False:
-        unread.append(Finding("parallel_calls_not_prevented"))
-    return unread
-
-
 def json_text(value: Any) -> str:
     """Compact JSON, the form arguments take where a dialect carries them parsed."""
     try:

@@ -24,13 +24,19 @@ from harbor_env.gateway.dialects.fields import (
     read_at,
     text_at,
     texts_at,
-    unread_fields,
 )
 from harbor_env.gateway.dialects.gemini_parts import History, instruction_text
-from harbor_env.gateway.dialects.gemini_tools import key_of, lower_schema, tools_of
+from harbor_env.gateway.dialects.gemini_tools import key_of, lower_schema, snake, tools_of
 from harbor_env.gateway.dialects.opaque import seal, signature
 from harbor_env.gateway.dialects.protocol import Route
-from harbor_env.gateway.types import Call, Message, Reply, Sampling, ToolChoice, Usage
+from harbor_env.gateway.dialects.unheeded import (
+    CONTINUITY,
+    note_allowed,
+    note_effort,
+    refuse_fields,
+    unread_fields,
+)
+from harbor_env.gateway.types import Call, Finding, Message, Reply, Sampling, ToolChoice, Usage
 
 _STATUS: dict[ErrorKind, str] = {
     "bad_request": "INVALID_ARGUMENT",
@@ -46,9 +52,22 @@ _STATUS: dict[ErrorKind, str] = {
     "engine_timeout": "DEADLINE_EXCEEDED",
     "internal": "INTERNAL",
 }
-_READ = "contents systemInstruction tools toolConfig generationConfig model"
-_HARMLESS = "system_instruction tool_config generation_config safetySettings safety_settings labels"
-_KNOWN = frozenset(f"{_READ} {_HARMLESS}".split())
+
+
+def _both(names: str) -> frozenset[str]:
+    """The names, in each of the two spellings Google's JSON allows."""
+    return frozenset(spelling for name in names.split() for spelling in (name, snake(name)))
+
+
+_KNOWN = _both("contents systemInstruction tools toolConfig generationConfig model safetySettings labels")
+_CONFIG = _both(
+    "maxOutputTokens temperature topP topK stopSequences seed candidateCount thinkingConfig responseMimeType "
+    "responseSchema responseJsonSchema"
+)
+_THINKING = _both("includeThoughts thinkingBudget thinkingLevel")
+_CALLING = _both("mode allowedFunctionNames")
+_CACHED = "what the vendor cached is not here, send it in `contents`"
+_REFUSED = {**CONTINUITY, "cachedContent": _CACHED, "cached_content": _CACHED}
 
 
 def _routes(version: str) -> tuple[Route, ...]:
@@ -75,6 +94,7 @@ class Gemini:
         wrapped = key_of(body, "generateContentRequest")
         if wrapped in body:
             body = read_at(body, wrapped, an_object)
+        refuse_fields(body, _REFUSED)
         findings = unread_fields(body, _KNOWN)
         history = History(findings)
         system = read_at(body, key_of(body, "systemInstruction"), instruction_text)
@@ -90,9 +110,9 @@ class Gemini:
             tools=tuple(tool for found in each_at(body, "tools", lambda v: tools_of(v, findings)) for tool in found),
             model=params.get("model", ""),
             stream="stream" in params,
-            tool_choice=_tool_choice(body),
+            tool_choice=_tool_choice(body, findings),
+            **read_at(body, key_of(body, "generationConfig"), lambda config: _generation(config, findings)),
             findings=tuple(findings),
-            **read_at(body, key_of(body, "generationConfig"), _generation),
         )
 
     def encode(self, reply: Reply, call: Call) -> bytes:
@@ -114,9 +134,10 @@ class Gemini:
         return orjson.dumps({"totalTokens": prompt_tokens})
 
 
-def _generation(value: Any) -> dict[str, Any]:
+def _generation(value: Any, findings: list[Finding]) -> dict[str, Any]:
     """What `generationConfig` says, as fields of a `Call`."""
     config = {} if value is None else an_object(value)
+    findings += unread_fields(config, _CONFIG, "generationConfig.")
     return {
         "max_tokens": integer_at(config, key_of(config, "maxOutputTokens"), 1),
         "sampling": Sampling(
@@ -126,7 +147,7 @@ def _generation(value: Any) -> dict[str, Any]:
             texts_at(config, key_of(config, "stopSequences")),
             integer_at(config, "seed"),
         ),
-        "thinking": read_at(config, key_of(config, "thinkingConfig"), _thinking),
+        "thinking": read_at(config, key_of(config, "thinkingConfig"), lambda value: _thinking(value, findings)),
         "response_schema": _schema(config),
     }
 
@@ -137,12 +158,15 @@ def _whole(config: Json, key: str) -> int | None:
     return None if value is None else int(min(value, 2**31))
 
 
-def _thinking(value: Any) -> bool | None:
+def _thinking(value: Any, findings: list[Finding]) -> bool | None:
+    """A budget of 0 is none at all, -1 leaves it to the model."""
     config = {} if value is None else an_object(value)
-    if text_at(config, key_of(config, "thinkingLevel")):
-        return True
+    findings += unread_fields(config, _THINKING, "thinkingConfig.")
+    level = text_at(config, key_of(config, "thinkingLevel"))
     budget = integer_at(config, key_of(config, "thinkingBudget"))
-    return None if budget is None else budget != 0
+    note_effort(findings, "thinkingConfig.thinkingLevel", level)
+    note_effort(findings, "thinkingConfig.thinkingBudget", None if budget in (0, -1) else budget)
+    return True if level else None if budget is None else budget != 0
 
 
 def _schema(config: Json) -> Mapping[str, Any] | None:
@@ -153,16 +177,21 @@ def _schema(config: Json) -> Mapping[str, Any] | None:
     return {"type": "object"}
 
 
-def _tool_choice(body: Json) -> ToolChoice:
+def _tool_choice(body: Json, findings: list[Finding]) -> ToolChoice:
     config = object_at(body, key_of(body, "toolConfig"))
-    calling = object_at(config, key_of(config, "functionCallingConfig"))
-    mode = text_at(calling, "mode").upper() or "AUTO"
+    calling_at = key_of(config, "functionCallingConfig")
+    calling = object_at(config, calling_at)
+    findings += unread_fields(config, frozenset({calling_at}), "toolConfig.")
+    findings += unread_fields(calling, _CALLING, "functionCallingConfig.")
+    mode = text_at(calling, "mode").upper()
     names = texts_at(calling, key_of(calling, "allowedFunctionNames"))
-    if mode == "NONE":
-        return ToolChoice("none")
-    if mode == "ANY":
-        return ToolChoice("named", names[0]) if len(names) == 1 and names[0] else ToolChoice("required")
-    return ToolChoice()
+    if mode == "ANY" and len(names) == 1 and names[0]:
+        return ToolChoice("named", names[0])
+    if names:
+        note_allowed(findings, names)
+    if mode == "VALIDATED":
+        findings.append(Finding("tool_choice_ignored", "calls are not constrained to their schemas"))
+    return ToolChoice("none") if mode == "NONE" else ToolChoice("required") if mode == "ANY" else ToolChoice()
 
 
 def _parts(reply: Reply) -> list[dict[str, Any]]:

@@ -19,6 +19,7 @@ from harbor_env.gateway.dialects.fields import (
     read_at,
     text_at,
 )
+from harbor_env.gateway.dialects.unheeded import note, unread_fields, words
 from harbor_env.gateway.types import Finding, Tool
 
 MAX_DEPTH = 100
@@ -27,16 +28,20 @@ _VALUES = frozenset({"enum", "default", "example", "const"})
 """Fields of a schema whose contents are values, not schemas."""
 
 
+_KNOWN = words("name description parameters parametersJsonSchema parameters_json_schema behavior")
+
+
 def key_of(obj: Json, camel: str) -> str:
     """The key a field is under: Google's JSON may spell `topP` as `top_p`."""
     if camel in obj:
         return camel
-    snake = _snake(camel)
-    return snake if snake in obj else camel
+    other = snake(camel)
+    return other if other in obj else camel
 
 
 @cache
-def _snake(camel: str) -> str:
+def snake(camel: str) -> str:
+    """The other spelling of a field: `topP` is `top_p`."""
     return re.sub("([A-Z])", r"_\1", camel).lower()
 
 
@@ -47,11 +52,12 @@ def tools_of(value: Any, findings: list[Finding]) -> list[Tool]:
     for kind in item:
         if kind != declared:
             findings.append(Finding("tool_dropped", f"{kind[:80]} is hosted by its vendor"))
-    return each_at(item, declared, _tool)
+    return each_at(item, declared, lambda value: _tool(value, findings))
 
 
-def _tool(value: Any) -> Tool:
+def _tool(value: Any, findings: list[Finding]) -> Tool:
     item = an_object(value)
+    note(findings, unread_fields(item, _KNOWN, "functionDeclarations[]."))
     plain = object_at(item, key_of(item, "parametersJsonSchema"))
     parameters = plain or read_at(item, "parameters", lower_schema)
     return Tool(name_at(item, "name"), text_at(item, "description"), parameters)

@@ -29,10 +29,19 @@ from harbor_env.gateway.dialects.fields import (
     text_at,
     texts_at,
     unknown_type,
-    unread_fields,
 )
 from harbor_env.gateway.dialects.opaque import signature
 from harbor_env.gateway.dialects.protocol import Route
+from harbor_env.gateway.dialects.unheeded import (
+    CONTINUITY,
+    note,
+    note_effort,
+    note_parallel,
+    note_prefill,
+    refuse_fields,
+    unread_fields,
+    words,
+)
 from harbor_env.gateway.types import Call, Finding, Message, Reply, Sampling, Tool, ToolChoice, Usage
 
 _ERROR_TYPES: dict[ErrorKind, str] = {
@@ -51,10 +60,14 @@ _ERROR_TYPES: dict[ErrorKind, str] = {
 }
 _READ = (
     "messages system tools model stream max_tokens temperature top_p top_k stop_sequences tool_choice thinking "
-    "output_config output_format"
+    "output_config output_format context_management"
 )
-_HARMLESS = "metadata service_tier context_management cache_control container inference_geo speed diagnostics betas"
-_KNOWN = frozenset(f"{_READ} {_HARMLESS}".split())
+_HARMLESS = "metadata service_tier cache_control container inference_geo speed diagnostics betas"
+_KNOWN = words(f"{_READ} {_HARMLESS}")
+_TOOL = words("type name description input_schema defer_loading cache_control eager_input_streaming")
+_OUTPUT = words("format effort")
+_KEEPS_ALL = "clear_thinking"
+"""The edit of a context that Claude Code always asks for, and that with `keep: all` changes nothing."""
 
 
 class Messages:
@@ -68,7 +81,8 @@ class Messages:
     keepalive = sse.event({"type": "ping"})
 
     def decode(self, body: Mapping[str, Any], params: Mapping[str, str]) -> Call:
-        findings = unread_fields(body, _KNOWN)
+        refuse_fields(body, CONTINUITY)
+        findings = _unheeded(body)
         tools, deferred = _tools(body, findings)
         history = History({tool.name: tool for tool in deferred}, findings)
         system = system_text(body)
@@ -76,6 +90,8 @@ class Messages:
             history.messages.append(Message("system", system))
         if not each_at(body, "messages", history.add):
             raise WrongField("must be a list of at least one message", "messages")
+        if history.messages[-1].role == "assistant":
+            note_prefill(findings)
         return Call(
             messages=tuple(history.messages),
             tools=tools,
@@ -88,8 +104,8 @@ class Messages:
                 integer_at(body, "top_k"),
                 texts_at(body, "stop_sequences"),
             ),
-            tool_choice=read_at(body, "tool_choice", _tool_choice),
-            thinking=read_at(body, "thinking", _thinking),
+            tool_choice=read_at(body, "tool_choice", lambda choice: _tool_choice(choice, findings)),
+            thinking=read_at(body, "thinking", lambda thinking: _thinking(thinking, findings)),
             response_schema=_schema(body),
             findings=tuple(findings),
             deferred_tools=deferred,
@@ -124,6 +140,19 @@ class Messages:
         return orjson.dumps({"input_tokens": prompt_tokens})
 
 
+def _unheeded(body: Json) -> list[Finding]:
+    """Findings about fields that are not read where their meaning is."""
+    findings = unread_fields(body, _KNOWN)
+    output = object_at(body, "output_config")
+    findings += unread_fields(output, _OUTPUT, "output_config.")
+    note_effort(findings, "output_config.effort", output.get("effort"))
+    for edit in each_at(object_at(body, "context_management"), "edits", an_object):
+        kind = text_at(edit, "type")
+        if not (kind.startswith(_KEEPS_ALL) and edit.get("keep") == "all"):
+            note(findings, [Finding("field_ignored", f"context_management.edits[] {kind[:80]}")])
+    return findings
+
+
 def _tools(body: Json, findings: list[Finding]) -> tuple[tuple[Tool, ...], tuple[Tool, ...]]:
     """The tools offered and, apart, those still to be loaded by a `tool_reference`."""
     tools: list[Tool] = []
@@ -135,6 +164,7 @@ def _tools(body: Json, findings: list[Finding]) -> tuple[tuple[Tool, ...], tuple
         if kind != "custom":
             findings.append(Finding("tool_dropped", f"{kind[:80]} is defined by its vendor"))
             return
+        note(findings, unread_fields(item, _TOOL, "tools[]."))
         tool = Tool(name_at(item, "name"), text_at(item, "description"), object_at(item, "input_schema"))
         (deferred if flag_at(item, "defer_loading") else tools).append(tool)
 
@@ -142,8 +172,9 @@ def _tools(body: Json, findings: list[Finding]) -> tuple[tuple[Tool, ...], tuple
     return tuple(tools), tuple(deferred)
 
 
-def _tool_choice(value: Any) -> ToolChoice:
+def _tool_choice(value: Any, findings: list[Finding]) -> ToolChoice:
     choice = {} if value is None else an_object(value)
+    note_parallel(findings, flag_at(choice, "disable_parallel_tool_use"))
     kind = choice.get("type", "auto")
     if kind == "auto":
         return ToolChoice()
@@ -156,8 +187,10 @@ def _tool_choice(value: Any) -> ToolChoice:
     raise unknown_type(kind)
 
 
-def _thinking(value: Any) -> bool | None:
-    kind = "" if value is None else text_at(an_object(value), "type")
+def _thinking(value: Any, findings: list[Finding]) -> bool | None:
+    thinking = {} if value is None else an_object(value)
+    note_effort(findings, "thinking.budget_tokens", thinking.get("budget_tokens"))
+    kind = text_at(thinking, "type")
     return kind != "disabled" if kind else None
 
 

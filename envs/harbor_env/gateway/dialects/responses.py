@@ -12,37 +12,48 @@ import orjson
 
 from harbor_env.errors import GatewayError
 from harbor_env.gateway.dialects import sse
-from harbor_env.gateway.dialects.chat import mode_at
 from harbor_env.gateway.dialects.fields import (
+    Json,
     WrongField,
     an_object,
     each_at,
     flag_at,
     integer_at,
-    name_at,
     number_at,
     object_at,
     read_at,
     text_at,
     unknown_type,
-    unread_fields,
 )
+from harbor_env.gateway.dialects.openai_choice import openai_choice
 from harbor_env.gateway.dialects.openai_errors import openai_error
 from harbor_env.gateway.dialects.protocol import Route
 from harbor_env.gateway.dialects.responses_items import SUMMARISE, History
 from harbor_env.gateway.dialects.responses_output import item_events, output_items
 from harbor_env.gateway.dialects.responses_tools import BUILTINS, ToolBox
-from harbor_env.gateway.types import Call, Reply, Sampling, ToolChoice, Usage
+from harbor_env.gateway.dialects.unheeded import (
+    CONTINUITY,
+    note_effort,
+    note_parallel,
+    refuse_fields,
+    unread_fields,
+    words,
+)
+from harbor_env.gateway.types import Call, Finding, Reply, Sampling, Usage
 
 _READ = (
-    "input instructions tools model stream max_output_tokens temperature top_p tool_choice reasoning text "
-    "previous_response_id"
+    "input instructions tools model stream max_output_tokens temperature top_p tool_choice parallel_tool_calls "
+    "reasoning text truncation previous_response_id"
 )
 _HARMLESS = (
-    "store include metadata user parallel_tool_calls prompt_cache_key prompt_cache_retention safety_identifier "
-    "service_tier truncation background client_metadata stream_options max_tool_calls"
+    "store include metadata user prompt_cache_key prompt_cache_retention safety_identifier service_tier background "
+    "client_metadata stream_options max_tool_calls"
 )
-_KNOWN = frozenset(f"{_READ} {_HARMLESS}".split())
+_KNOWN = words(f"{_READ} {_HARMLESS}")
+_REASONING = words("effort summary generate_summary")
+_TEXT = words("format")
+_STORED = "what the vendor stored is not here, send it in `input` or name a `previous_response_id`"
+_REFUSED = {**CONTINUITY, "conversation": _STORED, "prompt": _STORED}
 
 
 class Responses:
@@ -57,7 +68,8 @@ class Responses:
     keepalive = sse.COMMENT
 
     def decode(self, body: Mapping[str, Any], params: Mapping[str, str]) -> Call:
-        findings = unread_fields(body, _KNOWN)
+        refuse_fields(body, _REFUSED)
+        findings = _unheeded(body)
         box = ToolBox(findings)
         each_at(body, "tools", box.offer)
         previous = text_at(body, "previous_response_id")
@@ -78,9 +90,9 @@ class Responses:
             stream=flag_at(body, "stream"),
             max_tokens=integer_at(body, "max_output_tokens", 1),
             sampling=Sampling(number_at(body, "temperature"), number_at(body, "top_p")),
-            tool_choice=read_at(body, "tool_choice", _tool_choice),
-            thinking=read_at(body, "reasoning", _thinking),
-            response_schema=read_at(body, "text", _schema),
+            tool_choice=read_at(body, "tool_choice", lambda choice: openai_choice(choice, findings, BUILTINS)),
+            thinking=read_at(body, "reasoning", lambda reasoning: _thinking(reasoning, findings)),
+            response_schema=read_at(body, "text", lambda text: _schema(text, findings)),
             previous_id=previous,
             findings=tuple(findings),
             deferred_tools=deferred,
@@ -129,31 +141,29 @@ def _read_input(body: Mapping[str, Any], history: History, previous: str) -> Non
         each_at(body, "input", history.add)
 
 
-def _tool_choice(choice: Any) -> ToolChoice:
-    if choice is None or choice == "auto":
-        return ToolChoice()
-    if choice == "none":
-        return ToolChoice("none")
-    if choice == "required":
-        return ToolChoice("required")
-    item = an_object(choice)
-    kind = item.get("type")
-    if kind == "function" or kind == "custom":
-        return ToolChoice("named", name_at(item, "name"))
-    if kind == "allowed_tools":
-        return ToolChoice(mode_at(item))
-    if not isinstance(kind, str):
-        raise unknown_type(kind)
-    return ToolChoice("named", kind) if kind in BUILTINS else ToolChoice()
+def _unheeded(body: Json) -> list[Finding]:
+    """Findings about top-level fields."""
+    findings = unread_fields(body, _KNOWN)
+    note_parallel(findings, body.get("parallel_tool_calls") is False)
+    if text_at(body, "truncation") not in ("", "disabled"):
+        findings.append(Finding("field_ignored", "truncation"))
+    return findings
 
 
-def _thinking(reasoning: Any) -> bool | None:
-    effort = "" if reasoning is None else text_at(an_object(reasoning), "effort")
+def _thinking(reasoning: Any, findings: list[Finding]) -> bool | None:
+    if reasoning is None:
+        return None
+    effort = text_at(an_object(reasoning), "effort")
+    findings += unread_fields(reasoning, _REASONING, "reasoning.")
+    note_effort(findings, "reasoning.effort", "" if effort == "none" else effort)
     return effort != "none" if effort else None
 
 
-def _schema(text: Any) -> Mapping[str, Any] | None:
-    wanted = {} if text is None else object_at(an_object(text), "format")
+def _schema(text: Any, findings: list[Finding]) -> Mapping[str, Any] | None:
+    if text is None:
+        return None
+    wanted = object_at(an_object(text), "format")
+    findings += unread_fields(text, _TEXT, "text.")
     kind = wanted.get("type", "text")
     if kind == "text":
         return None

@@ -20,6 +20,7 @@ from harbor_env.gateway.dialects.fields import (
     text_at,
     unknown_type,
 )
+from harbor_env.gateway.dialects.unheeded import note, unread_fields, words
 from harbor_env.gateway.types import Finding, Tool
 
 
@@ -76,6 +77,9 @@ BUILTINS = {
 }
 
 
+_KNOWN = words("type name description parameters format defer_loading cache_control")
+
+
 class ToolBox:
     """Collects tools as they are met; `deferred` are those loaded later, or marked so."""
 
@@ -114,6 +118,8 @@ class ToolBox:
     def _read(self, value: Any, namespace: str) -> list[tuple[Tool, bool]]:
         item = an_object(value)
         kind = item.get("type")
+        if kind in ("function", "custom"):
+            note(self._findings, unread_fields(item, _KNOWN, "tools[]."))
         if kind == "function":
             tool = Tool(
                 name_at(item, "name"), text_at(item, "description"), object_at(item, "parameters"), namespace=namespace
