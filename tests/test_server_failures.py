@@ -6,6 +6,7 @@ import asyncio
 import json
 import signal
 from collections.abc import AsyncIterator
+from pathlib import Path
 
 import psutil
 import pytest
@@ -65,6 +66,12 @@ async def _stuck(served: Environments) -> asyncio.Task[HarborResult]:
     return stepping
 
 
+def _files_of_rollouts(served: Environments) -> list[Path]:
+    return [
+        path for path in (served.backend.config.data / "rollouts").rglob("*") if path.is_file() and path.stat().st_size
+    ]
+
+
 def _busiest() -> psutil.Process:
     return max(_workers(), key=lambda worker: len(worker.children(recursive=True)))
 
@@ -77,6 +84,7 @@ async def test_a_worker_that_is_killed_is_a_failure_of_the_sandbox_and_the_next_
     result = await stepping
     assert result.reason is not None
     assert (result.ok, result.reward, result.reason.kind) == (False, None, "sandbox")
+    assert _files_of_rollouts(served) == []
     await until(lambda: served.engine.aborted == 1)  # its sandbox is gone, and the harness in it
     served.engine.gate.set()
     async with served.client() as env:

@@ -8,6 +8,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
+import os
 import sys
 from dataclasses import replace
 from typing import Any
@@ -18,6 +19,7 @@ from harbor_env.rollout import GatewayAddress
 from harbor_env.server.catalog import Catalog
 from harbor_env.server.outside import Outside
 from harbor_env.server.pool import Pool
+from harbor_env.server.remains import ROLLOUTS, claim
 from harbor_env.server.settings import ServerConfig
 from harbor_env.serving_gateway import serving_gateway
 
@@ -41,12 +43,14 @@ class Backend:
         self._supervision: asyncio.Task[None] | None = None
         public = config.public_url.rstrip("/")
         self.outside = Outside(f"{public}/capture" if public else "")
+        self._claim: int | None = None
 
     async def start(self) -> None:
         """Open the gateway and begin to import Harbor. Raises UsageError, TaskError or GatewayError."""
         if self._supervision is not None:
             return
         self.loop = asyncio.get_running_loop()
+        self._claim = await asyncio.to_thread(claim, self.config.data / ROLLOUTS)
         await asyncio.to_thread(lambda: self.catalog.splits)
         await self.pool.start()
         opened: asyncio.Future[None] = self.loop.create_future()
@@ -58,6 +62,9 @@ class Backend:
             self._supervision.cancel()
             await asyncio.wait({self._supervision})
         await self.pool.close()
+        if self._claim is not None:
+            os.close(self._claim)
+            self._claim = None
 
     @property
     def address(self) -> GatewayAddress | None:
@@ -102,10 +109,10 @@ class Backend:
         return {"ready": False}
 
     async def _supervise(self, opened: asyncio.Future[None]) -> None:
-        more = ["--workers", str(self.config.gateway_workers)] if self.config.gateway_workers > 1 else []
+        workers = self.config.gateway_workers
         while True:
             try:
-                async with serving_gateway(self.config.engine, self.config.data, _say, *more) as address:
+                async with serving_gateway(self.config.engine, self.config.data, _say, workers=workers) as address:
                     self._address = address
                     self._serving.set()
                     if not opened.done():

@@ -16,11 +16,12 @@ BUFFER = 64 * 2**20
 
 
 class Frames:
-    """One end. `read` raises EOFError once the other end is gone."""
+    """One end. `read` raises EOFError once the other end is gone; after one that was cancelled the next goes on."""
 
     def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         self._reader = reader
         self._writer = writer
+        self._length: int | None = None
 
     @classmethod
     async def over(cls, end: socket.socket) -> Frames:
@@ -32,10 +33,13 @@ class Frames:
 
     async def read(self) -> Any:
         try:
-            length = int.from_bytes(await self._reader.readexactly(_LENGTH))
-            return pickle.loads(await self._reader.readexactly(length))
+            if self._length is None:
+                self._length = int.from_bytes(await self._reader.readexactly(_LENGTH))
+            body = await self._reader.readexactly(self._length)
         except (asyncio.IncompleteReadError, ConnectionError) as error:
             raise EOFError("the other end is gone") from error
+        self._length = None
+        return pickle.loads(body)
 
     def write(self, message: Any) -> None:
         """Queue a message; one for an end that is gone is dropped."""

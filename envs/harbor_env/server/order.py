@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from harbor_env.models import HarborAction
 from harbor_env.rollout import GatewayAddress, RolloutSpec
+from harbor_env.server.remains import ROLLOUTS
 from harbor_env.server.settings import ServerConfig
 from harbor_env.server.worker import Run
 from harbor_env.tasks import Task
@@ -29,7 +30,7 @@ def make_order(
         task=task.path,
         harness=action.harness,
         gateway=gateway,
-        out=(config.data / "rollouts").absolute(),
+        out=(config.data / ROLLOUTS).absolute(),
         sandbox=action.sandbox,
         sampling=action.sampling.model_dump(exclude_none=True),
         budget=action.budgets.model_dump(exclude_none=True),

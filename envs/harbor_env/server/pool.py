@@ -21,6 +21,7 @@ from typing import Any
 from harbor_env.errors import SandboxError
 from harbor_env.server.answer import answer, failed
 from harbor_env.server.frames import Frames
+from harbor_env.server.remains import clear, last_words
 from harbor_env.server.worker import Alive, At, Cancel, Ended, Run
 
 SILENCE = 120.0
@@ -39,11 +40,12 @@ Watch = Callable[[At], None]
 
 @dataclass(slots=True)
 class Worker:
-    """One process and the server's end of its socket. `rollouts` it has begun."""
+    """One process and the server's end of its socket. `rollouts` it has begun; `secrets` are those of the last."""
 
     frames: Frames
     pid: int = 0
     rollouts: int = 0
+    secrets: tuple[str, ...] = ()
 
 
 class Pool:
@@ -96,30 +98,29 @@ class Pool:
         self.busy += 1
         worker: Worker | None = None
         try:
-            worker = await self._begin(order)
+            worker = await self._begin(order, within)
             ended = await self._follow(worker, watch, began + within)
             self._give_back(worker)
             return ended.result
         except _Overdue as late:
-            ended_late = await self._cancel(worker, str(late))
-            sentence, seconds = f"{late} It {ended_late}.", time.monotonic() - began
-            return answer(failed(order.spec, "sandbox", sentence, seconds), order.spec.out)
+            sentence = f"{late} It {await self._cancel(order, worker)}."
+            return await _without_result(order, worker, sentence, began)
         except (EOFError, OSError, TimeoutError, SandboxError) as error:
             if worker is not None:
                 await worker.frames.close()
             sentence = str(error) if isinstance(error, SandboxError) else "The rollout's process died without a result."
-            return answer(failed(order.spec, "sandbox", sentence, time.monotonic() - began), order.spec.out)
+            return await _without_result(order, worker, sentence, began)
         except asyncio.CancelledError:
-            await asyncio.shield(asyncio.ensure_future(self._cancel(worker, "cancelled")))
+            await asyncio.shield(asyncio.ensure_future(self._cancel(order, worker)))
             raise
         finally:
             self.busy -= 1
 
-    async def _begin(self, order: Run) -> Worker:
+    async def _begin(self, order: Run, within: float) -> Worker:
         """A worker that has taken the order: one that died while it was idle has not, and another gets it."""
         while True:
-            worker = await self._take()
-            worker.rollouts += 1
+            worker = await self._take(within)
+            worker.rollouts, worker.secrets = worker.rollouts + 1, ()
             worker.frames.write(order)
             try:
                 async with asyncio.timeout(self.silence):
@@ -146,9 +147,10 @@ class Pool:
             if isinstance(message, Ended):
                 return message
             if isinstance(message, At):
+                worker.secrets = message.secrets
                 watch(message)
 
-    async def _cancel(self, worker: Worker | None, why: str) -> str:
+    async def _cancel(self, order: Run, worker: Worker | None) -> str:
         """Ask the worker to end its rollout, then make it; says which it was."""
         if worker is None:
             return "had not begun"
@@ -159,6 +161,7 @@ class Pool:
                     pass
         except (TimeoutError, EOFError):
             await _kill(worker)
+            await asyncio.to_thread(clear, order.spec)
             return "had to be killed"
         self._give_back(worker)
         return "was ended"
@@ -170,12 +173,19 @@ class Pool:
             closing = asyncio.ensure_future(worker.frames.close())
             closing.add_done_callback(lambda done: done.exception())
 
-    async def _take(self) -> Worker:
+    async def _take(self, within: float) -> Worker:
         while self._waiting:
             worker = self._waiting.pop()
             if not worker.frames.gone:
                 return worker
             await worker.frames.close()
+        try:
+            async with asyncio.timeout(within):
+                return await self._new()
+        except TimeoutError:
+            raise _Overdue("The rollout did not begin within its time-out.") from None
+
+    async def _new(self) -> Worker:
         for _ in range(FORK_TRIES):
             await self.start()
             with contextlib.suppress(EOFError, OSError):  # the nursery died: it is started again
@@ -186,18 +196,24 @@ class Pool:
     async def _fork(self) -> Worker:
         """A new worker, once it has answered. EOFError, OSError: the nursery is gone."""
         ours, theirs = socket.socketpair()
-        with theirs:
-            if self._ask is not None:
-                socket.send_fds(self._ask, [b"f"], [theirs.fileno()])
-        worker = Worker(await Frames.over(ours))
+        try:
+            with theirs:
+                if self._ask is not None:
+                    socket.send_fds(self._ask, [b"f"], [theirs.fileno()])
+            frames = await Frames.over(ours)
+        except BaseException:
+            ours.close()
+            raise
         try:
             async with asyncio.timeout(READY_WITHIN):
-                message = await worker.frames.read()
-        except (TimeoutError, EOFError):
-            await worker.frames.close()
+                message = await frames.read()
+        except TimeoutError:
+            await frames.close()
             raise EOFError from None
-        worker.pid = message.pid if isinstance(message, Alive) else 0
-        return worker
+        except BaseException:
+            await frames.close()
+            raise
+        return Worker(frames, message.pid if isinstance(message, Alive) else 0)
 
     async def _start_nursery(self) -> None:
         if self._ask is not None:
@@ -222,6 +238,15 @@ async def _kill(worker: Worker) -> None:
     with contextlib.suppress(ProcessLookupError):
         os.kill(worker.pid, signal.SIGKILL)
     await worker.frames.close()
+
+
+async def _without_result(order: Run, worker: Worker | None, sentence: str, began: float) -> dict[str, Any]:
+    """A failure of the sandbox, with the last that was printed in it; then nothing of the rollout is left."""
+    spec = order.spec
+    await asyncio.to_thread(last_words, spec, worker.secrets if worker else ())
+    result = answer(failed(spec, "sandbox", sentence, time.monotonic() - began), spec.out)
+    await asyncio.to_thread(clear, spec)
+    return result
 
 
 class _Overdue(Exception):

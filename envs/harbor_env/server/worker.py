@@ -8,10 +8,10 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import os
-import shutil
 import signal
 import socket
 import time
+from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -21,8 +21,10 @@ from harbor_env.gateway_client import OpenSession
 from harbor_env.harnesses import find
 from harbor_env.outcome import Kind
 from harbor_env.rollout import RolloutSpec, run_rollout
+from harbor_env.scrub import scrub_text
 from harbor_env.server.answer import answer, failed
 from harbor_env.server.frames import Frames
+from harbor_env.server.remains import settle
 
 BEAT = 5.0
 """Seconds between signs of life while a rollout runs."""
@@ -51,10 +53,14 @@ class Alive:
 
 @dataclass(frozen=True, slots=True)
 class At:
-    """From the worker: how far the rollout is. `session` is the gateway's id of it, "" until it is open."""
+    """From the worker: how far the rollout is. `session` is the gateway's id of it, "" until it is open.
+
+    `secrets` open that session: whoever reads this rollout's files in the worker's place takes them out.
+    """
 
     phase: str
     session: str = ""
+    secrets: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,6 +73,7 @@ class Ended:
 @dataclass(slots=True)
 class _Doing:
     session: str = ""
+    secrets: tuple[str, ...] = ()
     layers: dict[str, tuple[Path, ...]] = field(default_factory=dict)
 
 
@@ -106,25 +113,35 @@ async def _work(run: Run, frames: Frames, doing: _Doing) -> None:
         cancelled = failed(run.spec, "cancelled", "The rollout was cancelled.", time.monotonic() - began)
         result = answer(cancelled, run.spec.out)
     except Exception as error:  # noqa: BLE001 - the boundary of a rollout: whatever failed, it ends as data
-        kind: Kind = "task" if isinstance(error, HarborEnvError) else "sandbox"
-        sentence = str(error) if isinstance(error, HarborEnvError) else f"{type(error).__name__}: {error}"
+        kind, sentence = blame(error, (*doing.secrets, *_keys(run.spec)))
         result = answer(failed(run.spec, kind, sentence, time.monotonic() - began), run.spec.out)
     finally:
         beating.cancel()
-        if not run.keep:
-            await asyncio.to_thread(_forget, run.spec)
+        await asyncio.to_thread(settle, run.spec, run.keep)
     frames.write(Ended(result))
 
 
+def blame(error: Exception, secrets: Iterable[str]) -> tuple[Kind, str]:
+    """The kind and the sentence of a failure outside the rollout proper, without `secrets`."""
+    ours = isinstance(error, HarborEnvError)
+    text = str(error) if ours else f"{type(error).__name__}: {error}"
+    return "task" if ours else "sandbox", scrub_text(text, secrets)
+
+
+def _keys(spec: RolloutSpec) -> tuple[str, ...]:
+    engine = spec.session.get("engine") or {}
+    return spec.gateway.admin_key, str(engine.get("api_key") or "")
+
+
 async def _rollout(run: Run, frames: Frames, doing: _Doing) -> dict[str, Any]:
-    doing.session = ""
+    doing.session, doing.secrets = "", ()
     spec = run.spec
 
     def at(phase: str) -> None:
-        frames.write(At(phase, doing.session))
+        frames.write(At(phase, doing.session, doing.secrets))
 
     def opened(session: OpenSession) -> None:
-        doing.session = session.id
+        doing.session, doing.secrets = session.id, (session.key, session.id, session.key[-20:])
         at("session")
 
     if run.bake and not spec.layers:
@@ -150,9 +167,3 @@ async def _beat(frames: Frames) -> None:
     while True:
         await asyncio.sleep(BEAT)
         frames.write(Alive(os.getpid()))
-
-
-def _forget(spec: RolloutSpec) -> None:
-    shutil.rmtree(spec.out / "logs" / spec.name, ignore_errors=True)
-    for ending in ("trace.json", "rows.jsonl"):
-        (spec.out / "traces" / f"{spec.name}.{ending}").unlink(missing_ok=True)

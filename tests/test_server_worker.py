@@ -1,0 +1,71 @@
+"""A worker process and the server talk in whole messages, and nothing a rollout leaves behind opens its session."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import pickle
+import socket
+from pathlib import Path
+
+import pytest
+
+from harbor_env.errors import SandboxError
+from harbor_env.rollout import GatewayAddress, RolloutSpec
+from harbor_env.server import remains
+from harbor_env.server.frames import Frames
+from harbor_env.server.worker import Cancel, blame
+
+KEY = "sk-harbor-0123456789abcdef"
+
+
+@pytest.fixture
+def spec(tmp_path: Path) -> RolloutSpec:
+    out = tmp_path / remains.ROLLOUTS
+    (out / "logs" / "r-1" / "agent").mkdir(parents=True)
+    (out / "logs" / "r-1" / "agent" / "tiny.txt").write_text(f"key {KEY}")
+    (out / "traces").mkdir()
+    (out / "traces" / "r-1.trace.json").write_text("{}")
+    return RolloutSpec("r-1", tmp_path / "task", "tiny", GatewayAddress("http://127.0.0.1:1"), out)
+
+
+def test_the_sentence_of_a_failure_holds_no_secret() -> None:
+    assert blame(OSError(f"no /logs/{KEY}"), [KEY]) == ("sandbox", f"OSError: no /logs/{'*' * len(KEY)}")
+    assert blame(SandboxError(f"{KEY} is refused"), [KEY, ""]) == ("task", f"{'*' * len(KEY)} is refused")
+
+
+async def test_a_message_whose_reading_was_cancelled_midway_is_read_whole_afterwards() -> None:
+    ours, theirs = socket.socketpair()
+    reader, body = await Frames.over(ours), pickle.dumps(Cancel())
+    with theirs:
+        theirs.sendall(len(body).to_bytes(8))
+        with pytest.raises(TimeoutError):
+            async with asyncio.timeout(0.05):
+                await reader.read()
+        theirs.sendall(body)
+        assert await reader.read() == Cancel()
+    await reader.close()
+
+
+def test_a_rollout_s_files_are_removed_or_kept_beside_the_others(spec: RolloutSpec) -> None:
+    remains.settle(spec, keep=True)
+    kept = spec.out.parent / remains.KEPT / "r-1"
+    assert sorted(path.name for path in kept.iterdir()) == ["logs", "trace.json"]
+    assert [path for path in spec.out.rglob("*") if path.is_file()] == []
+
+
+def test_what_a_server_that_died_left_is_removed_by_the_next_and_by_no_other(spec: RolloutSpec) -> None:
+    first = remains.claim(spec.out)
+    assert first is not None
+    assert not (spec.out / "logs").exists()
+    (spec.out / "logs").mkdir()
+    assert remains.claim(spec.out) is None
+    assert (spec.out / "logs").exists()
+    os.close(first)
+
+
+def test_the_logs_of_a_process_that_died_are_read_without_secrets_and_removed(spec: RolloutSpec) -> None:
+    remains.last_words(spec, (KEY,))
+    assert (spec.out / "logs" / "r-1" / "agent" / "tiny.txt").read_text() == f"key {'*' * len(KEY)}"
+    remains.clear(spec)
+    assert [path for path in spec.out.rglob("*") if path.is_file()] == []
