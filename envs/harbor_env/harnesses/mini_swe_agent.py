@@ -1,4 +1,4 @@
-"""mini-swe-agent: one bash tool, Chat Completions through litellm, never streamed."""
+"""mini-swe-agent: one bash tool; Chat Completions, Messages or Responses through litellm, never streamed."""
 
 from __future__ import annotations
 
@@ -44,4 +44,8 @@ MINI_SWE_AGENT = Harness(
     },
     atif=True,
     discards=True,
+    variants={
+        "messages": {"dialect": "messages", "base_url_suffix": "", "key_variable": "ANTHROPIC_API_KEY"},
+        "responses": {"dialect": "responses"},
+    },
 )

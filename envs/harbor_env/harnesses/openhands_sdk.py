@@ -1,4 +1,7 @@
-"""OpenHands SDK: Chat Completions through litellm, never streamed; thinking of a model it does not know is dropped."""
+"""OpenHands SDK: Chat Completions, Messages or Responses through litellm, never streamed.
+
+Thinking of a model it does not know is dropped from its history.
+"""
 
 from __future__ import annotations
 
@@ -31,4 +34,5 @@ OPENHANDS_SDK = Harness(
     kwargs={"config": {"max_output_tokens": "{max_output}"}},
     window_kwargs={"config": {"max_input_tokens": "{window}"}},
     atif=True,
+    variants={"messages": {"dialect": "messages", "base_url_suffix": ""}, "responses": {"dialect": "responses"}},
 )
