@@ -12,6 +12,8 @@ REPOSITORY = Path(__file__).parents[2]
 PROVED = REPOSITORY / "envs/harbor_env/harnesses/proved.json"
 TABLE = REPOSITORY / "docs/live.md"
 
+Proved = dict[str, dict[str, dict[str, Any]]]
+
 HEAD = """# Live runs
 
 Real harnesses, unmodified, on the bundled task `l3-eight-step-trail` through Harbor in the local sandbox. The engine is
@@ -26,12 +28,28 @@ of the sampled tokens of main and subagent turns that have mask 1 in exactly one
 
 def record(harness: str, case: str, facts: dict[str, Any]) -> None:
     """Keep the facts of one run, in place of those of an earlier one, and write the table anew."""
-    proved: dict[str, dict[str, Any]] = json.loads(PROVED.read_text()) if PROVED.is_file() else {}
+    proved = _proved()
     version = find(harness).version
     proved.setdefault(harness, {})[case] = {"version": version, **facts}
+    _write(proved)
+
+
+def _proved() -> Proved:
+    proved: Proved = json.loads(PROVED.read_text()) if PROVED.is_file() else {}
+    return proved
+
+
+def _write(proved: Proved) -> None:
     PROVED.write_text(json.dumps(proved, indent=1, sort_keys=True, ensure_ascii=False) + "\n")
     TABLE.parent.mkdir(exist_ok=True)
     TABLE.write_text(HEAD + "".join(_line(name, case, proved[name][case]) for name in proved for case in proved[name]))
+
+
+def forget(harness: str, case: str) -> None:
+    """Take back what an earlier run proved: the case is about to be tried again."""
+    proved = _proved()
+    if proved.get(harness, {}).pop(case, None) is not None:
+        _write(proved)
 
 
 def _line(harness: str, case: str, facts: dict[str, Any]) -> str:

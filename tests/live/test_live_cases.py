@@ -1,114 +1,90 @@
 """Every harness in every case: no token is lost or trained twice, whatever the harness makes of what goes wrong.
 
-More rows than one need a reason, which is written down here: the harness really sent another history.
+More rows than one, or a token that is not trained, need a reason, which is written down here: the harness really sent
+another history.
 """
 
 from __future__ import annotations
 
-import json
-import subprocess
-import sys
+import os
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
 
 import pytest
 
-from harbor_env.gateway.engines.scripted_tokens import synthetic_logprob
 from tests.live import proofs
+from tests.live.reasons import USUAL, reason_for
+from tests.live.rollouts import Ran, count, run_cases, slug
 from tests.live.test_live_harnesses import secrets_left
-from tests.tokenizers import qwen3_dir
+from tests.live.upsets import CASES
 
-pytestmark = [pytest.mark.live, pytest.mark.timeout(900)]
-
-ENGINE = "scripted:tests.live.upsets:{policy}?noncanonical=0.1&odd_json=0.5&seed=11"
-CASES = {
-    "plain": "Plain",
-    "two parallel calls": "Parallel",
-    "malformed arguments": "Malformed",
-    "unknown tool": "UnknownTool",
-    "empty reply": "Empty",
-    "length cut": "Cut",
-    "engine 500, then 429": "Failing",
-    "the same call six times": "Stuck",
-}
-SMOOTH = {"plain", "two parallel calls", "engine 500, then 429"}
-"""Cases after which every harness still solves the task."""
+pytestmark = [pytest.mark.live, pytest.mark.timeout(3600)]
 
 NAMED = (
-    "codex",
-    "opencode",
-    "opencode@messages",
-    "opencode@responses",
-    "opencode@gemini",
-    "gemini-cli",
-    "qwen-coder",
-    "pi",
-    "pi@messages",
-    "pi@responses",
-    "terminus-2",
-    "openhands-sdk",
-    "mini-swe-agent",
+    *("aider", "aider@messages"),
     "claude-code",
+    "codex",
+    "gemini-cli",
+    *("mini-swe-agent", "mini-swe-agent@messages", "mini-swe-agent@responses"),
+    *("opencode", "opencode@gemini", "opencode@messages", "opencode@responses"),
+    *("openhands-sdk", "openhands-sdk@messages", "openhands-sdk@responses"),
+    *("pi", "pi@messages", "pi@responses"),
+    "qwen-coder",
+    *("terminus-2", "terminus-2@messages", "terminus-2@responses"),
 )
-REASONS: dict[tuple[str, str], tuple[int, str]] = {
-    ("aider", "plain"): (2, "files added to the chat stand before what was said"),
-    ("gemini-cli", "the same call six times"): (2, "the reply it interrupts is replaced by a sentence that says so"),
+TOOLLESS = ("aider", "terminus-2")
+OF_TOOLS = ("two parallel calls", "unknown tool", "the same call six times")
+SMOOTH = ("plain", "thinking, text and a call", "two parallel calls", "engine 500, then 429")
+"""Cases after which every harness still solves the task."""
+FOUND: Mapping[str, Mapping[str, int]] = {
+    "malformed arguments": {"arguments_malformed": 1},
+    "engine 500, then 429": {"engine_error": 1, "rate_limited": 1},
 }
+CELLS = [
+    (name, case) for name in NAMED for case in CASES if case not in OF_TOOLS or name.partition("@")[0] not in TOOLLESS
+]
+KEPT = os.environ.get("OPENENV_HARBOR_LIVE", "")
+"""A folder to keep the rollouts in, and to go on from: what it has is checked again but not run again."""
 
 
-def go(out: Path, harness: str, policy: str) -> dict[str, Any]:
-    command = [sys.executable, "-m", "harbor_env.cli", "rollout", "--json", "--out", str(out), "--harness", harness]
-    command += ["--task", "l3-eight-step-trail", "--engine", ENGINE.format(policy=policy)]
-    command += ["--tokenizer", str(qwen3_dir())]
-    done = subprocess.run(command, cwd=proofs.REPOSITORY, capture_output=True, text=True, timeout=800, check=False)
-    assert done.stdout, done.stderr
-    result: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
-    return result
+class Rollouts:
+    """All selected cases of a harness run on one gateway, when the first of them is asked for."""
+
+    def __init__(self, folder: Path, cells: Sequence[tuple[str, str]]) -> None:
+        self._folder = folder
+        self._cells = cells
+        self._ran: dict[str, dict[str, Ran]] = {}
+
+    def of(self, harness: str, case: str) -> Ran:
+        if harness not in self._ran:
+            cases = [c for name, c in self._cells if name == harness]
+            self._ran[harness] = run_cases(self.folder(harness), harness, cases)
+        return self._ran[harness][case]
+
+    def folder(self, harness: str) -> Path:
+        return self._folder / harness
 
 
-def trained_share(out: Path, result: dict[str, Any]) -> tuple[int, float]:
-    """Rows that train something, and the share of main and subagent tokens that is trained, with its log probability.
-
-    More than was sampled would be a share above one.
-    """
-    turns = json.loads((out / result["trace"]).read_bytes())["turns"]
-    sampled = sorted(
-        token
-        for turn in turns
-        if turn["role"] in ("main", "subagent") and turn["trained"]
-        for token in turn["sampled_ids"]
-    )
-    rows = [json.loads(line) for line in (out / result["rows"]).read_text().splitlines()]
-    trained = []
-    for row in rows:
-        for token, mask, logprob in zip(row["input_ids"], row["loss_mask"], row["logprobs"], strict=True):
-            assert logprob == (synthetic_logprob(token) if mask else 0.0)
-            trained += [token] if mask else []
-    assert sorted(trained) == sampled
-    return sum(row["trained_tokens"] > 0 for row in rows), len(trained) / len(sampled)
+@pytest.fixture(scope="module")
+def rollouts(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Rollouts:
+    chosen = [item for item in request.session.items if "rollouts" in getattr(item, "fixturenames", ())]
+    cells = [(item.callspec.params["harness"], item.callspec.params["case"]) for item in chosen]  # type: ignore[attr-defined]
+    return Rollouts(Path(KEPT) if KEPT else tmp_path_factory.mktemp("live"), cells)
 
 
-def check(out: Path, harness: str, case: str) -> None:
-    result = go(out, harness, CASES[case])
-    rows, share = trained_share(out, result)
-    expected, reason = REASONS.get((harness, case), (1, ""))
-    note = reason or ("" if result["ok"] else f"the harness gives up: {result['reason']['kind']}")
-    facts = {"reward": result["reward"], "turns": result["counts"]["turns"], "rows": rows, "trained": share}
-    proofs.record(harness, case, {**facts, "findings": result["findings"], "note": note})
-    assert rows == expected
-    assert share == 1.0
-    assert result["atif"]["status"] in ("match", "none") or case not in SMOOTH
-    assert secrets_left(out) == []
-    if case in SMOOTH:
-        assert result["reward"] == 1.0
-
-
-@pytest.mark.parametrize("harness", [*NAMED, "aider"])
-def test_a_harness_solves_the_trail_in_each_dialect_it_speaks(harness: str, tmp_path: Path) -> None:
-    check(tmp_path, harness, "plain")
-
-
-@pytest.mark.parametrize("case", [case for case in CASES if case != "plain"])
-@pytest.mark.parametrize("harness", [name for name in NAMED if "@" not in name])
-def test_a_harness_keeps_every_token_when_something_goes_wrong(harness: str, case: str, tmp_path: Path) -> None:
-    check(tmp_path, harness, case)
+@pytest.mark.parametrize(("harness", "case"), CELLS, ids=[f"{n.replace('@', '/')}:{slug(case)}" for n, case in CELLS])
+def test_a_harness_keeps_every_token_in_one_row_or_has_a_reason(harness: str, case: str, rollouts: Rollouts) -> None:
+    proofs.forget(harness, case)
+    ran, name, reason = rollouts.of(harness, case), harness.partition("@")[0], reason_for(harness, case)
+    tokens, findings = count(ran), ran.result.findings
+    expected = FOUND.get(case, {}) if name not in TOOLLESS or case in SMOOTH else {}
+    assert (tokens.rows, tokens.untrained) == (reason.rows, reason.untrained)
+    assert {code: findings.get(code) for code in expected} == expected
+    assert set(findings) <= {*expected, *USUAL.get(name, ()), *reason.findings}
+    assert ran.engine_errors == [code for code in expected if case.startswith("engine")]
+    assert ("length" in [turn["finish_reason"] for turn in ran.turns]) == (case == "length cut")
+    assert ran.result.atif.status in ("match", "none") or case not in SMOOTH
+    assert ran.result.reward == 1.0 or case not in SMOOTH
+    assert secrets_left(rollouts.folder(harness)) == []
+    facts = {"reward": ran.result.reward, "turns": len(ran.turns), "rows": tokens.rows, "trained": tokens.share}
+    proofs.record(harness, case, {**facts, "sampled": tokens.sampled, "findings": findings, "note": reason.note})

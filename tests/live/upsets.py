@@ -6,12 +6,13 @@ After it everything goes on as if nothing had happened, so that what follows sho
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from harbor_env.errors import EngineError
 from harbor_env.gateway.engines.scripted import Script
 from harbor_env.gateway.types import Message, Tool
+from tests.live.logged_engine import case_of
 from tests.live.plain_text import follow
 from tests.live.policies import shell_call
 
@@ -38,8 +39,16 @@ class Upset:
         return usual
 
 
-class Plain(Upset):
+class Talkative(Upset):
     """Thinking, text and a call in every turn, and nothing wrong."""
+
+
+class Plain(Talkative):
+    """A call and nothing else in every turn, and nothing wrong."""
+
+    def __call__(self, messages: Sequence[Message], tools: Sequence[Tool]) -> Reply:
+        usual = follow(messages, tools)
+        return replace(usual, reasoning="", content="" if usual.tool_calls else usual.content)
 
 
 class Parallel(Upset):
@@ -100,3 +109,26 @@ class Stuck(Upset):
     def instead(self, usual: Message, tools: Sequence[Tool]) -> Reply:
         again = shell_call("echo again", tools)
         return Message("assistant", "Again.", tool_calls=(again,)) if again else usual
+
+
+CASES: Mapping[str, type[Upset]] = {
+    "plain": Plain,
+    "thinking, text and a call": Talkative,
+    "two parallel calls": Parallel,
+    "malformed arguments": Malformed,
+    "unknown tool": UnknownTool,
+    "empty reply": Empty,
+    "length cut": Cut,
+    "engine 500, then 429": Failing,
+    "the same call six times": Stuck,
+}
+
+
+class ByCase:
+    """The upset of the case that the task names, for many rollouts on one gateway."""
+
+    def __init__(self) -> None:
+        self._upsets = {case: upset() for case, upset in CASES.items()}
+
+    def __call__(self, messages: Sequence[Message], tools: Sequence[Tool]) -> Reply:
+        return self._upsets.get(case_of(messages), self._upsets["plain"])(messages, tools)

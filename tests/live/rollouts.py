@@ -1,0 +1,125 @@
+"""Rollouts of the command line for one harness, a task per case, on one gateway with a scripted, logging engine."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import subprocess
+import sys
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from harbor_env.gateway.engines.scripted_tokens import synthetic_logprob
+from harbor_env.records import read_results, settled
+from harbor_env.rollout import RolloutResult
+from tests.live.logged_engine import Asked, keep_cases, read_log
+from tests.live.upsets import CASES
+from tests.tokenizers import qwen3_dir
+
+REPOSITORY = Path(__file__).parents[2]
+TASK = REPOSITORY / "envs/harbor_env/bundled_tasks/train/l3-eight-step-trail"
+HABITS = "noncanonical=0.1&odd_json=0.5&seed=11"
+ENGINE = f"tests.live.logged_engine:open_logged?policy=tests.live.upsets:ByCase&log={{log}}&{HABITS}"
+AGENT_SECONDS = 240
+"""What a harness may take for a trail: one that hangs on a case is cut off and the next case goes on."""
+
+
+@dataclass(frozen=True)
+class Ran:
+    """One rollout: its result, the turns of its trace, its rows, and what the engine says it was asked for them."""
+
+    result: RolloutResult
+    turns: list[dict[str, Any]]
+    rows: list[dict[str, Any]]
+    asked: list[Asked]
+
+    @property
+    def generations(self) -> list[Asked]:
+        return [asked for asked in self.asked if not asked.error]
+
+    @property
+    def engine_errors(self) -> list[str]:
+        return [asked.error for asked in self.asked if asked.error]
+
+
+def slug(case: str) -> str:
+    return "-".join(case.replace(",", "").split())
+
+
+def run_cases(out: Path, harness: str, cases: Sequence[str]) -> dict[str, Ran]:
+    """One rollout of the trail per case, by case. Those that `out` has from before are not run again."""
+    for case in CASES:
+        task = out / "tasks" / slug(case)
+        shutil.copytree(TASK, task, dirs_exist_ok=True)
+        (task / "instruction.md").write_text(f"{(TASK / 'instruction.md').read_text()}\n(case: {case})\n")
+    log = out / "engine.jsonl"
+    there = {result.task for result in read_results(out).values() if settled(result)}
+    keep_cases(log, [case for case in CASES if slug(case) in there])
+    command = [sys.executable, "-m", "harbor_env.cli", "rollout", "--json", "--out", str(out), "--harness", harness]
+    command += ["--dataset", str(out / "tasks"), "--agent-timeout", str(AGENT_SECONDS)]
+    command += [flag for case in cases for flag in ("--task", slug(case))]
+    command += ["--engine", ENGINE.format(log=log), "--tokenizer", str(qwen3_dir())]
+    done = subprocess.run(command, cwd=REPOSITORY, capture_output=True, text=True, check=False)
+    results = {result.task: result for result in read_results(out).values()}
+    assert {slug(case) for case in cases} <= results.keys(), done.stderr
+    asked = read_log(log)
+    return {case: _ran(out, results[slug(case)], [call for call in asked if call.case == case]) for case in cases}
+
+
+def _ran(out: Path, result: RolloutResult, asked: list[Asked]) -> Ran:
+    turns, rows = [], []
+    if result.trace:
+        turns = json.loads((out / result.trace).read_bytes())["turns"]
+        rows = [json.loads(line) for line in (out / result.rows).read_text().splitlines()]
+    return Ran(result, turns, rows, asked)
+
+
+@dataclass(frozen=True)
+class Count:
+    """Tokens sampled for conversations that are trained, those that were, in how many rows; replies that were not."""
+
+    sampled: int
+    trained: int
+    rows: int
+    untrained: int
+
+    @property
+    def share(self) -> float:
+        return self.trained / self.sampled if self.sampled else 0.0
+
+
+def count(ran: Ran) -> Count:
+    """Find every generation of the engine's log in the rows: behind its own prompt, trained in one place at most.
+
+    Each mask and log probability is checked; that of a reply which is not trained is zero everywhere. A turn tells
+    which role a generation played, and nothing else.
+    """
+    assert len(ran.generations) == len(ran.turns), "the engine sampled a reply that is no turn"
+    for row in ran.rows:
+        assert not any(value for value, mask in zip(row["logprobs"], row["loss_mask"], strict=True) if not mask)
+    ones = [list(row["loss_mask"]) for row in ran.rows]
+    sampled = trained = untrained = 0
+    for generation in ran.generations:
+        trains = _spend(ran.rows, ones, generation)
+        roles = {turn["role"] for turn in ran.turns if tuple(turn["sampled_ids"]) == generation.sampled}
+        assert roles, "the engine sampled a reply that is no turn"
+        judged = bool(roles & {"main", "subagent"})
+        sampled += len(generation.sampled) if judged else 0
+        trained += len(generation.sampled) if trains else 0
+        untrained += judged and not trains
+    assert not any(map(sum, ones)), "a token is trained that the engine did not sample"
+    return Count(sampled, trained, sum(1 in row["loss_mask"] for row in ran.rows), untrained)
+
+
+def _spend(rows: Iterable[dict[str, Any]], ones: Iterable[list[int]], generation: Asked) -> bool:
+    """Whether `generation` is trained: in one row, which holds its prompt in front of it. Takes its ones away."""
+    start, end = len(generation.prompt), len(generation.prompt) + len(generation.sampled)
+    whole = [*generation.prompt, *generation.sampled]
+    for row, left in zip(rows, ones, strict=True):
+        if row["input_ids"][:end] == whole and all(left[start:end]) and generation.sampled:
+            assert row["logprobs"][start:end] == [synthetic_logprob(token) for token in generation.sampled]
+            left[start:end] = [0] * len(generation.sampled)
+            return True
+    return False
