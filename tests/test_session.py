@@ -179,6 +179,18 @@ def test_a_previous_response_id_stands_for_its_whole_history() -> None:
     assert second.delta == (shown,)
 
 
+def test_of_replies_that_say_the_same_the_named_one_is_continued() -> None:
+    play = player()
+    plans = [play.plan(*START) for _ in range(3)]
+    first, second, third = (play.finish(plan, said("Hm.")) for plan in plans)
+    for answered in (second, first, third, second):
+        planned = play.plan(user("Go."), previous_id=answered.reply.id)
+        assert planned.parent == answered.turn
+        assert planned.call.previous_id == answered.reply.id
+        play.finish(planned, said("Done."))
+    assert play.plan(*START, said("Hm."), user("Go.")).parent == third.turn
+
+
 def test_instructions_beside_a_previous_response_id_replace_the_old_ones() -> None:
     play = player()
     first = play.finish(play.plan(*START), said("Hm."))

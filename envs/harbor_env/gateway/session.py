@@ -215,7 +215,7 @@ class Session:
         """Put the history a `previous_response_id` stands for before the call's own messages.
 
         System messages opening the new request replace those that opened the old one: the vendor does not carry
-        instructions over.
+        instructions over. The id stays: of turns that say the same, it is the one continued.
         """
         if not call.previous_id:
             return call
@@ -228,7 +228,7 @@ class Session:
         history = self.tree.messages(turn)
         carried = history[_opening(history) :] if opening else history
         messages = (*call.messages[:opening], *carried, *call.messages[opening:])
-        return replace(call, messages=messages, previous_id="")
+        return replace(call, messages=messages)
 
     def _add_to_tree(self, call: Call, context: str) -> _Delta:
         """What the call adds, and to which turn; an exact delta, or a new root."""
@@ -236,7 +236,7 @@ class Session:
             return self._text_delta(call, context)
         attachment = Attachment(None, call.messages)
         if self.options.history == "tree":
-            attachment = self.tree.attach(call.messages, context)
+            attachment = self.tree.attach(call.messages, context, call.previous_id)
         if attachment.parent is None:
             findings = self._new_root(context) if self.options.history == "tree" else ()
             return _Delta(attachment, array("i"), self._render(call), (*findings, *self._reshaped(call)))
@@ -251,7 +251,7 @@ class Session:
         return _Delta(attachment, before, delta.ids, (*delta.findings, *self._fork(attachment.parent)))
 
     def _text_delta(self, call: Call, context: str) -> _Delta:
-        attachment = self.tree.attach(call.messages, context)
+        attachment = self.tree.attach(call.messages, context, call.previous_id)
         findings = self._fork(attachment.parent) if attachment.parent else ()
         return _Delta(attachment, array("i"), array("i"), findings)
 

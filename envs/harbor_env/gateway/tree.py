@@ -85,17 +85,18 @@ class Tree:
         entry = self._minted.get(call_id)
         return entry[1] if entry else None
 
-    def attach(self, messages: Sequence[Message], context: str) -> Attachment:
+    def attach(self, messages: Sequence[Message], context: str, named: str = "") -> Attachment:
         """The deepest turn whose path the history retraces, the latest on a tie; no match is a new root.
 
-        `context` digests tools and rendering options: only turns with the same one are candidates.
+        `context` digests tools and rendering options: only turns with the same one are candidates. On a tie the turn
+        whose id is `named` comes before any other.
         """
         best: Turn | None = None
         best_end = 0
         stack: list[tuple[Turn | None, int]] = [(None, 0)]
         while stack:
             node, start = stack.pop()
-            if node is not None and start >= best_end and self._later(node, best, start > best_end):
+            if node is not None and start >= best_end and self._better(node, best, start > best_end, named):
                 best, best_end = node, start
             for child in self.children(node.id if node else None):
                 end = self._match(child, messages, start, context)
@@ -103,9 +104,11 @@ class Tree:
                     stack.append((child, end))
         return Attachment(best, tuple(messages[best_end:]))
 
-    def _later(self, node: Turn, best: Turn | None, deeper: bool) -> bool:
+    def _better(self, node: Turn, best: Turn | None, deeper: bool, named: str) -> bool:
         if deeper or best is None:
             return True
+        if named in (node.id, best.id):
+            return node.id == named
         order = list(self._turns)
         return order.index(node.id) > order.index(best.id)
 
