@@ -43,10 +43,13 @@ class Environments:
 @asynccontextmanager
 async def environments(folder: Path, tasks: Path, **settings: Any) -> AsyncIterator[Environments]:
     """Serve the dataset `tasks` with `settings` of `ServerConfig`; everything is closed at the end."""
-    async with serving(folder / "gateway") as gateway:
+    async with serving(folder / "gateway", admin_key="gateway-key") as gateway:
         config = replace(
             ServerConfig(
-                engine=EngineFlags(gateway=gateway.url), datasets=(str(tasks),), data=folder / "env", port=_free_port()
+                engine=EngineFlags(gateway=gateway.url, admin_key="gateway-key"),
+                datasets=(str(tasks),),
+                data=folder / "env",
+                port=_free_port(),
             ),
             **settings,
         )

@@ -19,6 +19,7 @@ from harbor_env.gateway.engine_pool import MakeParts, Parts
 from harbor_env.gateway.engines import EngineInfo, EngineRequest
 from harbor_env.gateway.rendering import Renderer
 from harbor_env.gateway.running import Gateway
+from harbor_env.gateway.serve import SERVER
 from harbor_env.gateway.types import Generation, Message
 from tests.fake_renderer import FakeRenderer
 from tests.play import logprobs
@@ -76,7 +77,8 @@ class FakeEngine:
 
 @dataclass(frozen=True, slots=True)
 class Served:
-    """A running gateway: `url`, a client whose base is that url, the engine behind it and the app's own state."""
+    """A running gateway: `url`, a client whose base is that url and whose key the admin's, if there is one, the engine
+    behind it and the app's own state."""
 
     url: str
     client: aiohttp.ClientSession
@@ -102,6 +104,7 @@ class Served:
 async def serving(
     data: Path,
     engine: FakeEngine | None = None,
+    /,
     *,
     renderer: Renderer | None = None,
     make: MakeParts | None = None,
@@ -121,11 +124,12 @@ async def serving(
         started.set()
 
     app = create_app(config, ready, make or (lambda _: made))
-    server = uvicorn.Server(uvicorn.Config(app, log_level="warning", timeout_graceful_shutdown=2, ws="none"))
+    server = uvicorn.Server(uvicorn.Config(app, **{**SERVER, "timeout_graceful_shutdown": 2}))
     serve = asyncio.create_task(server.serve([listening]))
     await started.wait()
     try:
-        async with aiohttp.ClientSession(config.url) as client:
+        headers = {"Authorization": f"Bearer {config.admin_key}"} if config.admin_key else {}
+        async with aiohttp.ClientSession(config.url, headers=headers) as client:
             yield Served(config.url, client, engine, app.state.gateway)
     finally:
         server.should_exit = True

@@ -8,7 +8,8 @@ import sys
 import pytest
 
 from harbor_env.errors import UsageError
-from harbor_env.gateway.engines import ENGINES, Engine, EngineSpec, open_engine
+from harbor_env.gateway.engines import ENGINES, Engine, EngineInfo, EngineRequest, EngineSpec, open_engine
+from harbor_env.gateway.types import Generation
 
 
 class OutsidersEngine:
@@ -16,6 +17,23 @@ class OutsidersEngine:
 
     def __init__(self, spec: EngineSpec) -> None:
         self.spec = spec
+
+    async def probe(self) -> EngineInfo:
+        return EngineInfo("text", "m", 9)
+
+    async def generate(self, request: EngineRequest) -> Generation:
+        return Generation((), (), "stop", text="Hi.")
+
+    async def close(self) -> None:
+        return None
+
+
+def open_outsiders(spec: EngineSpec) -> Engine:
+    return OutsidersEngine(spec)
+
+
+def fails_where_called(text: str) -> None:
+    raise AssertionError(text)
 
 
 def test_every_kind_opens_without_contacting_anything() -> None:
@@ -38,6 +56,18 @@ def test_an_outsiders_engine_is_opened_by_module_and_name() -> None:
 @pytest.mark.parametrize("spec", ["tests.test_engine_table:Nobody", "tests.no_such_module:Engine"])
 def test_an_outsiders_engine_that_is_not_there_is_a_usage_error(spec: str) -> None:
     with pytest.raises(UsageError, match="cannot be loaded"):
+        open_engine(spec)
+
+
+def test_an_outsiders_function_opens_an_engine_too() -> None:
+    assert open_engine("tests.test_engine_table:open_outsiders").kind == "outsider"
+
+
+@pytest.mark.parametrize(
+    "spec", ["os:system", "builtins:print", "builtins:dict", "tests.test_engine_table:fails_where_called", "os:path"]
+)
+def test_what_is_no_engine_is_refused_without_calling_it(spec: str) -> None:
+    with pytest.raises(UsageError, match="is no engine"):
         open_engine(spec)
 
 

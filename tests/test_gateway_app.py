@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import sqlite3
+import sys
 from collections.abc import Sequence
 from contextlib import closing
 from pathlib import Path
 from typing import Any
 
 import aiohttp
+import orjson
 import pytest
 import zstandard
 
@@ -321,7 +323,17 @@ async def test_a_wrong_session_body_names_the_field(tmp_path: Path, body: Any, s
         assert says in (await response.json())["error"]["message"]
 
 
-@pytest.mark.parametrize(("engine", "says"), [({"kind": "nope", "url": "http://x"}, "vllm"), ({"kind": "vllm"}, "URL")])
+@pytest.mark.parametrize(
+    ("engine", "says"),
+    [
+        ({"kind": "nope", "url": "http://x"}, "vllm"),
+        ({"kind": "vllm"}, "URL"),
+        ({"kind": "os:system"}, "vllm, sglang, llamacpp, hosted"),
+        ({"kind": "antigravity:Engine"}, "vllm, sglang, llamacpp, hosted"),
+        ({"kind": "scripted:tests.policies:is_empty"}, "vllm, sglang, llamacpp, hosted"),
+        ({"kind": "llamacpp:/etc/passwd"}, "vllm, sglang, llamacpp, hosted"),
+    ],
+)
 async def test_a_session_with_an_engine_that_cannot_be_is_refused_when_it_is_opened(
     tmp_path: Path, engine: dict[str, str], says: str
 ) -> None:
@@ -330,6 +342,14 @@ async def test_a_session_with_an_engine_that_cannot_be_is_refused_when_it_is_ope
     async with serving(tmp_path, make=make) as served, served.client.post("/sessions", json=body) as refused:
         assert refused.status == 400, await refused.text()
         assert says in (await refused.json())["error"]["message"]
+    assert "antigravity" not in sys.modules
+
+
+async def test_an_engine_of_code_named_on_the_command_line_may_be_named_by_a_session(tmp_path: Path) -> None:
+    spec = "tests.test_engine_table:OutsidersEngine"
+    make = make_parts(GatewayConfig(engine=spec))
+    async with serving(tmp_path, None, make=make, engine=spec) as served:
+        assert (await served.open(engine={"kind": spec, "model": "m"}))["level"] is None
 
 
 async def test_a_conversation_the_template_refuses_is_the_callers_error_and_so_is_counting_it(tmp_path: Path) -> None:
@@ -349,7 +369,10 @@ async def test_an_unknown_export_format_names_those_that_exist(tmp_path: Path) -
             assert "rows" in (await response.json())["error"]["message"]
 
 
-@pytest.mark.parametrize(("query", "says"), [("roles=main,boss", "boss"), ("discarded=maybe", "maybe")])
+@pytest.mark.parametrize(
+    ("query", "says"),
+    [("roles=main,boss", "boss"), ("discarded=maybe", "maybe"), ("format=antigravity:Format", "safetensors")],
+)
 async def test_an_export_asked_for_what_is_none_is_refused(tmp_path: Path, query: str, says: str) -> None:
     async with serving(tmp_path) as served:
         key = await served.key()
@@ -412,6 +435,7 @@ async def test_health_models_and_metrics_answer(tmp_path: Path) -> None:
         async with served.client.get("/health") as response:
             health = await response.json()
         assert (health["status"], health["engine"]["level"], health["engine"]["tito"]) == ("ok", "tokens", "exact")
+        assert health["control"] == "open"
         async with served.client.get("/v1/models") as response:
             assert (await response.json())["data"][0]["id"] == "fake-model"
         async with served.client.get("/metrics") as response:
@@ -422,6 +446,22 @@ async def test_health_models_and_metrics_answer(tmp_path: Path) -> None:
         assert f"harbor_gateway_prompt_tokens_total {len(served.engine.requests[0].prompt_ids)}\n" in metrics
         async with served.client.head("/") as response:
             assert response.status == 200
+
+
+async def test_counts_and_exports_mean_the_same_rows_and_trained_tokens(tmp_path: Path) -> None:
+    untrained = Generation([1001, 5], [-0.5, -0.5], "stop", trainable=False)
+    title = {"role": "user", "content": "Write a title."}
+    async with serving(tmp_path, FakeEngine([Message("assistant", "One."), untrained])) as served:
+        key = await served.key(metadata={"harness": "opencode"})
+        tools = [{"type": "function", "function": {"name": "bash", "parameters": {"type": "object"}}}]
+        for body in ({**ASK, "tools": tools}, {**ASK, "tools": tools}, {**ASK, "messages": [title]}):
+            assert (await post(served, "/v1/chat/completions", key, body))[0] == 200
+        counts = await served.counts(key)
+        async with served.client.get(f"/sessions/{key}/export?format=rows") as response:
+            rows = [orjson.loads(line) for line in (await response.read()).splitlines()]
+        assert (counts["turns"], counts["leaves"], len(rows)) == (3, 3, 3)
+        assert counts["rows"] == sum(row["trained_tokens"] > 0 for row in rows) == 1
+        assert counts["tokens"]["trainable"] == sum(row["trained_tokens"] for row in rows)
 
 
 async def test_parallel_calls_of_one_session_are_siblings(tmp_path: Path) -> None:

@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlsplit
 
 from harbor_env.errors import UsageError
 
@@ -52,12 +53,29 @@ class GatewayConfig:
 
     def check(self) -> None:
         """UsageError where these settings cannot be served together."""
+        if not self.host:
+            raise UsageError("--host is empty: give an address, 127.0.0.1 for this machine alone, 0.0.0.0 for all.")
+        if self.llm_url:
+            check_url("--llm-url", self.llm_url)
         if not is_loopback(self.host) and not self.admin_key:
             raise UsageError(
                 f"A gateway on {self.host} is reachable from other machines: give --admin-key, or use --host 127.0.0.1."
             )
         if self.workers > 1 and self.engine_spec.split(":")[0] == "llamacpp" and not self.llm_url:
             raise UsageError("The embedded engine lives in one process: use --workers 1, or give --llm-url.")
+
+
+def check_url(flag: str, url: str) -> None:
+    """UsageError where `url` is no base URL a server can have."""
+    if "://" not in url:
+        raise UsageError(f"{flag} {url} has no scheme: give http://{url.lstrip('/')} or https://{url.lstrip('/')}.")
+    try:
+        parts = urlsplit(url)
+        usable = parts.scheme in ("http", "https") and bool(parts.hostname) and parts.port != 0 and " " not in url
+    except ValueError:  # a port that is no number, an address that is half an IPv6 one
+        usable = False
+    if not usable:
+        raise UsageError(f"{flag} {url} is no server's URL: give one such as http://127.0.0.1:8000.")
 
 
 def is_loopback(host: str) -> bool:

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from harbor_env.config import GatewayConfig
 from harbor_env.embedded import embedded_model
+from harbor_env.errors import UsageError
 from harbor_env.gateway.process import gateway_process
 from harbor_env.gateway_client import GatewayClient
 from harbor_env.rollout import GatewayAddress
@@ -27,44 +29,56 @@ class EngineFlags:
     window: int = 0
     gateway: str = ""
     admin_key: str = ""
+    chat_template: str = ""
+    template_kwargs: Mapping[str, Any] = field(default_factory=dict)
 
 
 @asynccontextmanager
 async def serving_gateway(
-    flags: EngineFlags, out: Path, say: Callable[[str], None], *more: str
+    flags: EngineFlags, out: Path, say: Callable[[str], None], *, workers: int = 1
 ) -> AsyncIterator[GatewayAddress]:
     """The gateway `flags` name, or one of our own for as long as the block lasts, its store and log below `out`.
 
-    `say` hears of a model that is fetched; `more` are further flags of `gateway.serve`. Raises UsageError or
+    `say` hears of a model that is fetched; `workers` are the processes of a gateway of our own. Raises UsageError or
     GatewayError.
     """
     if flags.gateway:
         async with GatewayClient(flags.gateway, flags.admin_key) as client:
-            facts = (await client.health()).get("engine") or {}
-        yield _address(flags.gateway, flags.admin_key, flags, facts)
+            health = await client.health()
+        if health.get("control") == "open":
+            raise UsageError(
+                f"The gateway at {flags.gateway} lets everyone open and read sessions, the agents in their sandboxes"
+                " too: start it with --admin-key, and give the same key here."
+            )
+        yield address_of(flags.gateway, flags.admin_key, flags, health.get("engine") or {})
         return
-    command = ["--data", str(out / "gateway"), *_engine_command(flags, say), *more]
-    async with gateway_process(command, out / "logs" / "gateway.log", llm_api_key=flags.llm_api_key) as running:
-        yield _address(running.url, running.admin_key, flags, running.ready)
+    config = _settings(flags, out / "gateway", workers, say)
+    async with gateway_process(config, out / "logs" / "gateway.log") as running:
+        yield address_of(running.url, running.admin_key, flags, running.ready)
 
 
-def _engine_command(flags: EngineFlags, say: Callable[[str], None]) -> list[str]:
+def _settings(flags: EngineFlags, data: Path, workers: int, say: Callable[[str], None]) -> GatewayConfig:
     engine, tokenizer = flags.engine, flags.tokenizer
     if engine in ("", "llamacpp") and not flags.llm_url:
         model = embedded_model(say)
         engine, tokenizer = f"llamacpp:{model}", tokenizer or str(model)
-    given = {
-        "--llm-url": flags.llm_url,
-        "--engine": engine,
-        "--model": flags.model,
-        "--tokenizer": tokenizer,
-        "--renderer": flags.renderer,
-        "--window": str(flags.window or ""),
-    }
-    return [part for flag, value in given.items() if value for part in (flag, value)]
+    return GatewayConfig(
+        llm_url=flags.llm_url,
+        engine=engine,
+        model=flags.model,
+        llm_api_key=flags.llm_api_key,
+        tokenizer=tokenizer,
+        renderer=flags.renderer,
+        chat_template=flags.chat_template,
+        template_kwargs=flags.template_kwargs,
+        window=flags.window,
+        data=data,
+        workers=workers,
+    )
 
 
-def _address(url: str, admin_key: str, flags: EngineFlags, facts: dict[str, Any]) -> GatewayAddress:
+def address_of(url: str, admin_key: str, flags: EngineFlags, facts: dict[str, Any]) -> GatewayAddress:
+    """What is known of a gateway and its engine; `facts` as its ready line or its health has them."""
     return GatewayAddress(
         url.rstrip("/"),
         admin_key,

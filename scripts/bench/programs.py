@@ -38,7 +38,7 @@ def command(module: str, *arguments: object) -> list[str]:
 
 def gateway_command(engine: str, tokenizer: Path, data: Path, port: int) -> list[str]:
     flags = ("--llm-url", engine, "--model", "fake", "--tokenizer", tokenizer, "--port", port, "--data", data)
-    return command("harbor_env.gateway.serve", *flags)
+    return command("harbor_env.cli", "gateway", *flags)
 
 
 def start(arguments: Sequence[str], port: int, *, new_group: bool = False) -> subprocess.Popen[bytes]:

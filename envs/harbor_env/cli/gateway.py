@@ -15,6 +15,8 @@ def gateway(
     llm_api_key: Annotated[str, Option(help="Key for the engine.", envvar="OPENENV_LLM_API_KEY")] = "",
     tokenizer: Annotated[str, Option(help="Folder, .gguf file or hub id. Default: the model's name.")] = "",
     renderer: Annotated[str, Option(help="Renderer by name or module:Name. Default: by model or template.")] = "",
+    chat_template: Annotated[str, Option(help="File of a chat template in place of the model's own.")] = "",
+    template_kwargs: Annotated[str, Option(help="Template variables of every session, as a JSON object.")] = "",
     host: Annotated[str, Option(help="Address to listen on; beyond loopback an admin key is needed.")] = "127.0.0.1",
     port: Annotated[int, Option(help="Port; 0 takes a free one.", min=0, max=65535)] = 8200,
     data: Annotated[Path, Option(help="Folder of the store: sessions and turns live here.")] = Path("gateway-data"),
@@ -35,6 +37,7 @@ def gateway(
     """
     from harbor_env.config import GatewayConfig
     from harbor_env.gateway.serve import serve
+    from harbor_env.json_flags import json_object
 
     serve(
         GatewayConfig(
@@ -44,6 +47,8 @@ def gateway(
             llm_api_key=llm_api_key,
             tokenizer=tokenizer,
             renderer=renderer,
+            chat_template=chat_template,
+            template_kwargs=json_object("--template-kwargs", template_kwargs),
             host=host,
             port=port,
             data=data,

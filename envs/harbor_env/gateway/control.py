@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import secrets
-from collections import Counter
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Annotated, Any, Literal, get_args
 
@@ -16,15 +15,14 @@ from starlette.routing import BaseRoute, Route
 
 from harbor_env.errors import GatewayError, UsageError
 from harbor_env.gateway.bodies import read_body, read_raw
-from harbor_env.gateway.engines import EngineInfo
-from harbor_env.gateway.export import TRAINED_ROLES, Format, find_format
+from harbor_env.gateway.engines import check_remote
+from harbor_env.gateway.export import FORMATS, TRAINED_ROLES, Format
 from harbor_env.gateway.options import Budget, EngineOptions, PinnedSampling, SessionOptions, refuse_deep
-from harbor_env.gateway.paths import discarded, leaves, roots
 from harbor_env.gateway.respond import as_gateway_error
 from harbor_env.gateway.running import Gateway
 from harbor_env.gateway.store import SessionRecord
-from harbor_env.gateway.stored_export import stored_export
-from harbor_env.gateway.types import ConversationRole, Turn
+from harbor_env.gateway.stored_export import stored_counts, stored_export
+from harbor_env.gateway.types import ConversationRole
 
 Endpoint = Callable[[Request], Awaitable[Response]]
 ROLES: tuple[str, ...] = get_args(ConversationRole)
@@ -134,12 +132,10 @@ class Control:
 
     async def health(self, _: Request) -> Response:
         opened = self._gateway.engines.known(None)
-        engine: dict[str, Any] = {"ready": False}
-        if opened is not None:
-            renderer = opened.renderer
-            engine = {"ready": True, **_engine_facts(opened.info)}
-            engine |= {"tito": renderer.tito, "renderer": renderer.name} if renderer else {"tito": None}
-        return _json({"status": "ok", "engine": engine, "in_flight": self._gateway.metrics.in_flight})
+        engine = {"ready": True, **opened.facts()} if opened is not None else {"ready": False}
+        control = "key" if self._gateway.config.admin_key else "open"
+        in_flight = self._gateway.metrics.in_flight
+        return _json({"status": "ok", "engine": engine, "control": control, "in_flight": in_flight})
 
     async def metrics(self, _: Request) -> Response:
         text = self._gateway.metrics.text(sessions=len(self._gateway.sessions))
@@ -157,9 +153,12 @@ class Control:
         """Open a session. `level` is null while its engine has not been reached."""
         limit = self._gateway.config.body_limit
         raw = await read_raw(request.stream(), limit)
-        wanted = _read_create(read_body(raw, request.headers.get("content-encoding", ""), limit) if raw else {})
+        encoding = request.headers.get("content-encoding", "")
+        wanted = _read_create(read_body(raw, encoding, limit, exact=True) if raw else {})
         options = wanted.options(self._gateway.config.template_kwargs)
         try:
+            if options.engine is not None and options.engine.kind != self._gateway.config.engine_spec:
+                check_remote(options.engine.kind)
             await self._gateway.engines.make(options.engine)
         except UsageError as error:
             raise GatewayError("bad_request", f"engine: {error}") from error
@@ -181,17 +180,16 @@ class Control:
 
     async def counts(self, request: Request) -> Response:
         record = self._record(request)
-        turns = self._gateway.store.turns(record.id)
-        findings = self._gateway.store.finding_counts(record.id)
-        return _json(session_counts(turns, findings, self._gateway.store.idle_seconds(record.id)))
+        counts = await asyncio.to_thread(stored_counts, self._gateway.store, record.id)
+        return _json({**counts, "idle_s": round(self._gateway.store.idle_seconds(record.id), 3)})
 
     async def export(self, request: Request) -> Response:
         """The session in one format; `roles=main,subagent` and `discarded=train` say what is trained."""
         record = self._record(request)
-        try:
-            wanted = find_format(request.query_params.get("format", "trace"))
-        except UsageError as error:
-            raise GatewayError("bad_request", str(error)) from error
+        name = request.query_params.get("format", "trace")
+        if name not in FORMATS:
+            raise GatewayError("bad_request", f"format: {name!r} is none of {', '.join(FORMATS)}")
+        wanted = FORMATS[name]
         query = request.query_params
         roles = tuple(query["roles"].split(",")) if "roles" in query else TRAINED_ROLES
         if unknown := [role for role in roles if role not in ROLES]:
@@ -215,31 +213,6 @@ class Control:
         if record is None:
             raise GatewayError("not_found", "There is no such session.")
         return record
-
-
-def session_counts(turns: list[Turn], findings: Counter[str], idle_seconds: float) -> dict[str, Any]:
-    """What `GET /sessions/{id}` says of a session; tokens are counts of sampled tokens."""
-    ends = leaves(turns)
-    return {
-        "calls": len(turns),
-        "turns": len(turns),
-        "roots": len(roots(turns)),
-        "leaves": len(ends),
-        "rows": sum(1 for turn in ends if len(turn.sampled)),
-        "discarded": len(discarded(turns)),
-        "tokens": {
-            "sampled": sum(len(turn.sampled) for turn in turns),
-            "trainable": sum(len(turn.sampled) for turn in turns if turn.trainable),
-        },
-        "last_tool": next((turn.reply.tool_calls[-1].name for turn in reversed(turns) if turn.reply.tool_calls), ""),
-        "roles": dict(Counter(turn.role for turn in turns)),
-        "findings": dict(sorted(findings.items())),
-        "idle_s": round(idle_seconds, 3),
-    }
-
-
-def _engine_facts(info: EngineInfo) -> dict[str, Any]:
-    return {"level": info.level, "model": info.model, "window": info.max_model_len, "route": info.route}
 
 
 def _read_create(body: Mapping[str, Any]) -> CreateSession:

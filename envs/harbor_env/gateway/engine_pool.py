@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from typing import Any
 
 from harbor_env.errors import EngineError
 from harbor_env.gateway.engines import Engine, EngineInfo
@@ -19,6 +20,12 @@ class OpenEngine:
     engine: Engine
     info: EngineInfo
     renderer: Renderer | None
+
+    def facts(self) -> dict[str, Any]:
+        """What a person or a client is told of it; `tito` None: no token ids travel."""
+        facts = {"level": self.info.level, "model": self.info.model, "window": self.info.max_model_len}
+        facts |= {"route": self.info.route, "tito": self.renderer.tito if self.renderer else None}
+        return facts | ({"renderer": self.renderer.name} if self.renderer else {})
 
 
 @dataclass(frozen=True, slots=True)

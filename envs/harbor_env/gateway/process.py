@@ -12,16 +12,19 @@ import os
 import secrets
 import signal
 import sys
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
 import orjson
 
+from harbor_env.config import GatewayConfig
 from harbor_env.errors import UsageError
 
+SETTINGS = "OPENENV_HARBOR_GATEWAY"
+"""The variable that brings a gateway process its settings, keys among them: command lines are read by everyone."""
 READY_WITHIN = 300.0
 """Seconds until the ready line: an engine may have a model to load first."""
 STOP_WITHIN = 10.0
@@ -38,21 +41,30 @@ class RunningGateway:
     ready: dict[str, Any]
 
 
-@asynccontextmanager
-async def gateway_process(flags: Sequence[str], log: Path, *, llm_api_key: str = "") -> AsyncIterator[RunningGateway]:
-    """Run `gateway.serve` with `flags` on a free loopback port for as long as the block lasts.
+def packed(config: GatewayConfig) -> str:
+    """Settings as one line, for the environment of a child."""
+    return orjson.dumps(asdict(config), default=str).decode()
 
-    Keys reach it through its environment, never its command line. Raises UsageError with the gateway's own last
-    words where it does not start. What it prints goes to `log`.
+
+def unpacked(line: str) -> GatewayConfig:
+    """What `packed` made of the settings."""
+    values = orjson.loads(line)
+    return GatewayConfig(**{**values, "data": Path(values["data"])})
+
+
+@asynccontextmanager
+async def gateway_process(config: GatewayConfig, log: Path) -> AsyncIterator[RunningGateway]:
+    """Run `gateway.serve` as `config` says, on a free loopback port, for as long as the block lasts.
+
+    Raises UsageError with the gateway's own last words where it does not start. What it prints goes to `log`.
     """
     admin_key = f"ak-{secrets.token_hex(16)}"
+    config = replace(config, host="127.0.0.1", port=0, admin_key=admin_key)
     log.parent.mkdir(parents=True, exist_ok=True)
     with log.open("ab") as errors:
         process = await asyncio.create_subprocess_exec(
             *(sys.executable, "-m", "harbor_env.gateway.serve"),
-            *("--host", "127.0.0.1", "--port", "0"),
-            *flags,
-            env={**os.environ, "OPENENV_HARBOR_ADMIN_KEY": admin_key, "OPENENV_LLM_API_KEY": llm_api_key},
+            env={**os.environ, SETTINGS: packed(config)},
             stdout=asyncio.subprocess.PIPE,
             stderr=errors,
             stdin=asyncio.subprocess.DEVNULL,

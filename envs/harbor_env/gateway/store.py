@@ -19,7 +19,16 @@ from typing import Any, Literal
 import orjson
 
 from harbor_env.errors import GatewayError, UsageError
-from harbor_env.gateway.store_schema import TABLES, TURN_COLUMNS, VERSION, turn_from_row, turn_to_row
+from harbor_env.gateway.store_schema import (
+    SHAPE_COLUMNS,
+    TABLES,
+    TURN_COLUMNS,
+    VERSION,
+    message_from_json,
+    turn_from_row,
+    turn_of_shape,
+    turn_to_row,
+)
 from harbor_env.gateway.store_writer import GroupWriter
 from harbor_env.gateway.types import Finding, Turn
 
@@ -35,6 +44,12 @@ _INSERT_TURN = (
 _HAS_TURN = f"SELECT 1 FROM turns WHERE session = {_NUMBER} AND id = ?"
 _PREVIOUS = f"SELECT coalesce(max(seq), 0) FROM turns WHERE session = {_NUMBER}"
 _TURNS_AFTER = f"SELECT seq, {TURN_COLUMNS} FROM turns WHERE session = {_NUMBER} AND seq > ? ORDER BY seq"
+_FINDINGS_AFTER = (
+    f"SELECT turn, code, detail FROM findings WHERE session = {_NUMBER}"
+    f" AND turn IN (SELECT id FROM turns WHERE session = {_NUMBER} AND seq > ?) ORDER BY seq"
+)
+_SHAPES = f"SELECT {SHAPE_COLUMNS} FROM turns WHERE session = {_NUMBER} ORDER BY seq"
+_REPLIES = f"SELECT reply FROM turns WHERE session = {_NUMBER} ORDER BY seq DESC"
 _INSERT_FINDING = f"INSERT INTO findings (session, turn, code, detail) VALUES ({_NUMBER}, ?, ?, ?)"
 
 
@@ -66,9 +81,11 @@ class Committed:
 class Store:
     """One data directory's file. Open it with `Store.open`; one per process and event loop."""
 
-    def __init__(self, reader: sqlite3.Connection, writer: GroupWriter) -> None:
+    def __init__(self, reader: sqlite3.Connection, scanner: sqlite3.Connection, writer: GroupWriter) -> None:
         self._reader = reader
         self._reading = threading.Lock()
+        self._scanner = scanner
+        self._scanning = threading.Lock()
         self._writer = writer
         self._touched: dict[str, float] = {}
         self._stored_contexts: dict[str, set[str]] = defaultdict(set)
@@ -87,7 +104,7 @@ class Store:
             path.touch(mode=0o600, exist_ok=True)
             writing = _connect(path)
             _prepare(writing, power_loss_safe)
-            return cls(_connect(path), GroupWriter(writing))
+            return cls(_connect(path), _connect(path), GroupWriter(writing))
         except (OSError, sqlite3.Error) as error:
             raise UsageError(f"{path} cannot be used as the gateway's store: {error}") from error
 
@@ -95,6 +112,7 @@ class Store:
         """Commit what is waiting and close the file."""
         self._writer.close()
         self._reader.close()
+        self._scanner.close()
 
     # -- sessions ------------------------------------------------------------------------------------------------------
 
@@ -195,12 +213,25 @@ class Store:
         rows = self._read(_TURNS_AFTER, session_id, seq)
         if not rows:
             return []
-        findings = self._findings_by_turn(session_id)
+        findings: dict[str, list[Finding]] = defaultdict(list)
+        for turn, code, detail in self._read(_FINDINGS_AFTER, session_id, session_id, seq):
+            findings[turn].append(Finding(code, detail))
         return [(row[0], turn_from_row(row[1:], tuple(findings.get(row[1], ())))) for row in rows]
 
     def turns(self, session_id: str) -> list[Turn]:
         """All turns of a session, in commit order."""
         return [turn for _, turn in self.turns_after(session_id)]
+
+    def shapes(self, session_id: str) -> list[Turn]:
+        """All turns of a session without messages and findings: enough to count by, and cheap to read."""
+        with self._scanning:
+            return [turn_of_shape(row) for row in self._scanner.execute(_SHAPES, (session_id,))]
+
+    def last_tool(self, session_id: str) -> str:
+        """The tool the newest turn that called one called last; "" where none did."""
+        with self._scanning:
+            replies = (message_from_json(row[0]) for row in self._scanner.execute(_REPLIES, (session_id,)))
+            return next((reply.tool_calls[-1].name for reply in replies if reply.tool_calls), "")
 
     def contexts(self, session_id: str) -> dict[str, dict[str, Any]]:
         """What each context digest of the session stands for."""
@@ -230,7 +261,9 @@ class Store:
 
     def finding_counts(self, session_id: str) -> Counter[str]:
         """How often each finding code was met in the session."""
-        return Counter(finding.code for _, finding in self.findings(session_id))
+        query = f"SELECT code, count(*) FROM findings WHERE session = {_NUMBER} GROUP BY code"
+        with self._scanning:
+            return Counter(dict(self._scanner.execute(query, (session_id,))))
 
     async def put_rollout(self, rollout_id: str, session_id: str, record: Mapping[str, Any]) -> None:
         """Store or replace the record of one rollout; it outlives its session."""
@@ -252,12 +285,6 @@ class Store:
     def _session(self, where: str, value: str | bytes) -> SessionRecord | None:
         rows = self._read(f"SELECT id, created_at, options, status FROM sessions WHERE {where}", value)
         return _record(rows[0]) if rows else None
-
-    def _findings_by_turn(self, session_id: str) -> dict[str | None, list[Finding]]:
-        found: dict[str | None, list[Finding]] = defaultdict(list)
-        for turn, finding in self.findings(session_id):
-            found[turn].append(finding)
-        return found
 
 
 def key_digest(api_key: str) -> bytes:

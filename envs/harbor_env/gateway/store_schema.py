@@ -71,6 +71,9 @@ TURN_COLUMNS = (
     "id, parent, context, role, finish, prompt_length, trainable, delta_ids, sampled, logprobs, delta, reply, facts"
 )
 
+_UNREAD = Message("assistant")
+SHAPE_COLUMNS = "id, parent, context, role, finish, prompt_length, trainable, delta_ids, sampled, logprobs, facts"
+
 
 def turn_to_row(turn: Turn) -> tuple[Any, ...]:
     """The values of `TURN_COLUMNS`; a turn's findings are rows of their own. TypeError: facts that are not JSON."""
@@ -105,10 +108,33 @@ def turn_from_row(row: Sequence[Any], findings: tuple[Finding, ...] = ()) -> Tur
         sampled=array("i", row[8]),
         logprobs=array("d", row[9]),
         delta=tuple(_message(message) for message in orjson.loads(row[10])),
-        reply=_message(orjson.loads(row[11])),
+        reply=message_from_json(row[11]),
         facts=orjson.loads(row[12]),
         findings=findings,
     )
+
+
+def turn_of_shape(row: Sequence[Any]) -> Turn:
+    """The turn whose `SHAPE_COLUMNS` are `row`: its messages and findings were left where they are."""
+    return Turn(
+        id=row[0],
+        parent=row[1],
+        context=row[2],
+        role=row[3],
+        finish=row[4],
+        prompt_length=row[5],
+        trainable=bool(row[6]),
+        delta_ids=array("i", row[7]),
+        sampled=array("i", row[8]),
+        logprobs=array("d", row[9]),
+        delta=(),
+        reply=_UNREAD,
+        facts=orjson.loads(row[10]),
+    )
+
+
+def message_from_json(data: bytes) -> Message:
+    return _message(orjson.loads(data))
 
 
 def _message(fields: Mapping[str, Any]) -> Message:

@@ -1,11 +1,14 @@
-"""Read one session from a store for export. Its id is a secret; what leaves here carries a digest of it instead."""
+"""Read one session from a store, to export or to count. Its id is a secret; exports carry a digest of it instead."""
 
 from __future__ import annotations
 
 import hashlib
+from collections import Counter
 from collections.abc import Sequence
+from typing import Any
 
 from harbor_env.gateway.export import TRAINED_ROLES, SessionExport
+from harbor_env.gateway.paths import leaves, roots
 from harbor_env.gateway.store import SessionRecord, Store
 
 
@@ -31,3 +34,27 @@ def stored_export(
         trained_roles=trained_roles,
         train_discarded=train_discarded,
     )
+
+
+def stored_counts(store: Store, session_id: str) -> dict[str, Any]:
+    """What `GET /sessions/{id}` says of a session; tokens are counts of sampled tokens.
+
+    Rows and trainable tokens are those an export with its defaults trains.
+    """
+    turns = store.shapes(session_id)
+    session = SessionExport("", turns)
+    return {
+        "calls": len(turns),
+        "turns": len(turns),
+        "roots": len(roots(turns)),
+        "leaves": len(leaves(turns)),
+        "rows": session.trained_rows(),
+        "discarded": len(session.discarded),
+        "tokens": {
+            "sampled": sum(len(turn.sampled) for turn in turns),
+            "trainable": sum(len(turn.sampled) for turn in turns if session.trains(turn)),
+        },
+        "last_tool": store.last_tool(session_id),
+        "roles": dict(Counter(turn.role for turn in turns)),
+        "findings": dict(sorted(store.finding_counts(session_id).items())),
+    }

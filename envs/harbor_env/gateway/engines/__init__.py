@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Protocol
@@ -114,6 +115,8 @@ ENGINES: Mapping[str, str] = {
     "scripted": f"{_HERE}.scripted:open_scripted",
 }
 """Kind to `module:function`, imported when first asked for. An outsider gives `module:function` instead of a kind."""
+REMOTE = ("vllm", "sglang", "llamacpp", "hosted")
+"""Kinds that are reached at a URL."""
 
 
 def open_engine(
@@ -140,9 +143,31 @@ def open_engine(
     return _load(target)(EngineSpec(kind, argument, options, url, model, api_key, renderer, timeout))
 
 
+def check_remote(kind: str) -> None:
+    """UsageError unless `kind` is an engine behind a URL.
+
+    Whoever opens sessions may name one; code, and files of this machine, are named on the command line only.
+    """
+    if kind not in REMOTE:
+        raise UsageError(f"a session's engine is one of {', '.join(REMOTE)}, at a url; not {kind!r}.")
+
+
 def _load(target: str) -> OpenEngine:
     try:
-        opened: OpenEngine = import_object(target)
+        found = import_object(target)
     except ImportError as error:
         raise UsageError(f"Engine {target!r} cannot be loaded: {error}.") from error
+    if not _opens_an_engine(found):
+        raise UsageError(f"{target} is no engine: neither a class that generates nor a function of one EngineSpec.")
+    opened: OpenEngine = found
     return opened
+
+
+def _opens_an_engine(found: Any) -> bool:
+    """Told without calling it: a wrong name may be any function there is."""
+    if isinstance(found, type):
+        return all(callable(getattr(found, name, None)) for name in ("probe", "generate", "close"))
+    if not inspect.isfunction(found):
+        return False
+    first = next(iter(inspect.signature(found).parameters.values()), None)
+    return first is not None and str(getattr(first.annotation, "__name__", first.annotation)).endswith("EngineSpec")

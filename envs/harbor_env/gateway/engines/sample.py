@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from harbor_env.errors import EngineError
-from harbor_env.gateway.engines import SamplingParams
+from harbor_env.gateway.engines import EngineRequest, SamplingParams
 from harbor_env.gateway.types import Finding, Finish, Generation, WeightSpan
 
 NOT_FINITE = "logprob_not_finite"
@@ -105,6 +105,24 @@ def _findings(logprobs: Sequence[float], sampling: SamplingParams, processed: bo
     elif not processed and not plain:
         findings.append(Finding(BEFORE_SAMPLERS, "logprobs are of temperature 1, the tokens of another distribution"))
     return tuple(findings)
+
+
+def sampling_fields(request: EngineRequest) -> dict[str, Any]:
+    """The sampling distribution as vLLM and SGLang spell it.
+
+    Every value is explicit: a model's generation_config would otherwise set what is left out.
+    """
+    sampling = request.sampling
+    return {
+        "temperature": sampling.temperature,
+        "top_p": sampling.top_p,
+        "top_k": sampling.top_k,
+        "min_p": 0.0,
+        "presence_penalty": 0.0,
+        "frequency_penalty": 0.0,
+        "repetition_penalty": 1.0,
+        "stop_token_ids": list(request.stop_ids),
+    }
 
 
 def field_of(value: Any, name: str, kind: type) -> Any:

@@ -12,7 +12,7 @@ from harbor_env.errors import EngineError
 from harbor_env.gateway.engines import EngineInfo, EngineRequest, EngineSpec
 from harbor_env.gateway.engines.connection import Connection, wire_ids
 from harbor_env.gateway.engines.probe import TOP, ProbedEngine, grade, probe_request, prompt_of
-from harbor_env.gateway.engines.sample import Sample, accepted, field_of
+from harbor_env.gateway.engines.sample import Sample, accepted, field_of, sampling_fields
 from harbor_env.gateway.engines.vllm import model_card
 from harbor_env.gateway.types import Generation, WeightSpan
 
@@ -39,19 +39,8 @@ class SglangEngine(ProbedEngine):
 def body(request: EngineRequest, top: int = 0) -> dict[str, Any]:
     """The request; `no_stop_trim` keeps the stop token among the sampled ids."""
     sampling = request.sampling
-    values: dict[str, Any] = {
-        "max_new_tokens": sampling.max_tokens,
-        "temperature": sampling.temperature,
-        "top_p": sampling.top_p,
-        "top_k": sampling.top_k,
-        "min_p": 0.0,
-        "presence_penalty": 0.0,
-        "frequency_penalty": 0.0,
-        "repetition_penalty": 1.0,
-        "stop_token_ids": list(request.stop_ids),
-        "skip_special_tokens": False,
-        "no_stop_trim": True,
-    }
+    values = sampling_fields(request)
+    values |= {"max_new_tokens": sampling.max_tokens, "skip_special_tokens": False, "no_stop_trim": True}
     if sampling.seed is not None:
         values["sampling_seed"] = sampling.seed
     return {

@@ -13,7 +13,7 @@ from typing import Any
 from harbor_env.errors import EngineError
 from harbor_env.gateway.engines import EngineRequest
 from harbor_env.gateway.engines.connection import wire_ids
-from harbor_env.gateway.engines.sample import Sample, field_of
+from harbor_env.gateway.engines.sample import Sample, field_of, sampling_fields
 from harbor_env.gateway.types import WeightSpan
 
 GENERATE = "/inference/v1/generate"
@@ -30,20 +30,8 @@ class TokenRoute:
 
 
 def _sampling(request: EngineRequest, top: int) -> dict[str, Any]:
-    """Every value is explicit: a model's generation_config would otherwise set what is left out."""
     sampling = request.sampling
-    values: dict[str, Any] = {
-        "max_tokens": sampling.max_tokens,
-        "temperature": sampling.temperature,
-        "top_p": sampling.top_p,
-        "top_k": sampling.top_k,
-        "min_p": 0.0,
-        "presence_penalty": 0.0,
-        "frequency_penalty": 0.0,
-        "repetition_penalty": 1.0,
-        "stop_token_ids": list(request.stop_ids),
-        "logprobs": top,
-    }
+    values = {**sampling_fields(request), "max_tokens": sampling.max_tokens, "logprobs": top}
     if sampling.seed is not None:
         values["seed"] = sampling.seed
     return values
