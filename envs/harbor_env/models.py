@@ -95,8 +95,8 @@ class HarborResult(_Wire):
     """What a rollout came to. `reward` is None exactly when `ok` is False; `rewards` is all the verifier wrote.
 
     `seconds` per phase; `counts` and `findings` are the session's; `log_tails` are the ends of what was
-    printed, by harness and verifier. `trace` and `trajectory` (the harness's own, ATIF) are packed JSON; the methods
-    read them.
+    printed, by harness and verifier; `planted` is what the harness left where it is graded, removed and not counted.
+    `trace` and `trajectory` (the harness's own, ATIF) are packed JSON; the methods read them.
     """
 
     id: str
@@ -114,6 +114,7 @@ class HarborResult(_Wire):
     atif: dict[str, Any] = Field(default_factory=dict)
     level: str = ""
     log_tails: dict[str, str] = Field(default_factory=dict)
+    planted: list[str] = Field(default_factory=list)
     trace: str = ""
     trajectory: str = ""
 

@@ -57,7 +57,8 @@ NOT_RUN = Ran("none")
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """`flags` are what a reader of a score should know: `timeout`, `agent_error`, `budget`."""
+    """`flags` are what a reader of a score should know: `timeout`, `agent_error`, `budget`, and what the agent planted
+    where it is graded: `forged_reward`, `planted_tests`."""
 
     ok: bool
     reward: float | None

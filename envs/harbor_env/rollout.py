@@ -18,6 +18,7 @@ from typing import Any, Literal
 from harbor_env.atif import NO_ATIF, AtifCheck, compare
 from harbor_env.capture import Capture, fetch_capture, read_json
 from harbor_env.errors import EngineError, GatewayError, HarborEnvError, SandboxError
+from harbor_env.forgery import Planted
 from harbor_env.gateway_client import GatewayClient, OpenSession
 from harbor_env.harnesses import Harness, find
 from harbor_env.outcome import NOT_RUN, Kind, Outcome, Phase, Ran, Reason, judge, one_line
@@ -83,6 +84,7 @@ class RolloutResult:
     """What a rollout came to. `reward` is None exactly when `ok` is False; `rewards` is all the verifier wrote.
 
     `seconds` per phase; `counts` and `findings` are the session's; `log_tail` is the end of what a failed harness said.
+    `planted` is what the harness left where it is graded, which was removed before grading.
     `trace` and `rows` are files below the rollout's `out`, "" where nothing was captured. `session` is what exports
     call the session. `tries` counts how often a batch ran this rollout, `earlier` says why the tries before failed.
     """
@@ -108,6 +110,7 @@ class RolloutResult:
     model: str = ""
     tries: int = 1
     earlier: tuple[Reason, ...] = ()
+    planted: tuple[str, ...] = ()
 
 
 @dataclass(slots=True)
@@ -120,6 +123,7 @@ class _Attempt:
     ran: Ran = NOT_RUN
     rewards: dict[str, float] = field(default_factory=dict)
     seconds: dict[str, float] = field(default_factory=dict)
+    planted: Planted = field(default_factory=Planted)
     capture: Capture = field(default_factory=Capture)
     atif: AtifCheck = NO_ATIF
 
@@ -156,7 +160,8 @@ class _Attempt:
             ok=outcome.ok,
             reward=outcome.reward,
             reason=outcome.reason,
-            flags=outcome.flags,
+            flags=(*outcome.flags, *self.planted.flags),
+            planted=tuple(self.clean(said) for said in self.planted.said),
             rewards=self.rewards,
             seconds=self.seconds,
             counts=capture.counts,
@@ -232,6 +237,7 @@ async def _run_trial(attempt: _Attempt, harness: Harness, session: OpenSession, 
     facts = await run_trial(attempt.spec, harness, session, at)
     attempt.ran = replace(facts.ran, error=attempt.clean(facts.ran.error))
     attempt.rewards = facts.rewards
+    attempt.planted = facts.planted
     attempt.seconds |= facts.seconds
 
 

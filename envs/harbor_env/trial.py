@@ -6,18 +6,20 @@ Invariant: Harbor never retries here, because a second attempt in one session wo
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 from harbor_env.harnesses.wiring import Connection, agent_config  # first: it quietens litellm before Harbor imports it
 
 # isort: split
-from harbor.models.trial.config import TaskConfig, TrialConfig
+from harbor.models.trial.config import TaskConfig, TrialConfig, VerifierConfig
 from harbor.models.trial.result import TimingInfo, TrialResult
 from harbor.trial.hooks import TrialEvent, TrialHookEvent
 from harbor.trial.trial import Trial
 
+from harbor_env.forgery import Planted
 from harbor_env.gateway_client import OpenSession
+from harbor_env.grading import VERIFIER, note_tests, planted
 from harbor_env.harnesses import Harness
 from harbor_env.outcome import Phase, Ran
 from harbor_env.sandboxes import environment_config
@@ -34,11 +36,12 @@ STARTS: dict[TrialEvent, Phase] = {
 
 @dataclass(frozen=True, slots=True)
 class TrialFacts:
-    """How far the trial came, what the verifier wrote, and seconds per phase."""
+    """How far the trial came, what the verifier wrote, seconds per phase, and what the agent left where it grades."""
 
     ran: Ran
     rewards: dict[str, float] = field(default_factory=dict)
     seconds: dict[str, float] = field(default_factory=dict)
+    planted: Planted = field(default_factory=Planted)
 
 
 async def run_trial(
@@ -52,10 +55,13 @@ async def run_trial(
 
     async def hear(event: TrialHookEvent) -> None:
         at(STARTS[event.event])
+        if event.event is TrialEvent.AGENT_START:
+            await note_tests(trial.agent_environment, trial.paths.trial_dir)
 
     for event in STARTS:
         trial.add_hook(event, hear)
-    return _facts(await trial.run())
+    facts = _facts(await trial.run())
+    return replace(facts, planted=planted(trial.paths.trial_dir))
 
 
 def _trial_config(spec: RolloutSpec, harness: Harness, session: OpenSession) -> TrialConfig:
@@ -75,6 +81,7 @@ def _trial_config(spec: RolloutSpec, harness: Harness, session: OpenSession) -> 
         trial_name=spec.name,
         trials_dir=spec.out / "logs",
         agent=agent_config(harness, connection),
+        verifier=VerifierConfig(import_path=VERIFIER),
         environment=environment_config(spec.sandbox, gateway=root, layers=spec.layers, **spec.sandbox_kwargs),
     )
 

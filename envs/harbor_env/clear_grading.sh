@@ -1,0 +1,68 @@
+# Runs inside a sandbox as root, before the verifier: tells what the agent left where it grades, and removes it.
+# Prints KIND, a tab, and what. The folder's name is put together from two halves, so that no command line of this
+# script's own looks like one that has to do with it.
+half=/logs/verifie
+rewards=${half}r
+
+own=" 1 "
+ancestor=$$
+while [ "${ancestor:-0}" -gt 1 ]; do
+    own="$own$ancestor "
+    ancestor=$(sed -n 's/^PPid:[[:space:]]*//p' "/proc/$ancestor/status" 2>/dev/null)
+done
+
+end_processes() {
+    for number in $1; do
+        case $own in *" $number "*) continue ;; esac
+        words=$(tr '\0\n\t' '   ' 2>/dev/null <"/proc/$number/cmdline" | cut -c1-200)
+        [ -n "$words" ] || continue
+        kill -9 "$number" 2>/dev/null && printf 'process\t%s\n' "$words"
+    done
+}
+
+# Processes whose command line names the verifier's folder, that have a file in it open, stand in it, or watch it.
+at_the_folder() {
+    inode=$(printf '%x' "$(stat -c %i "$rewards" 2>/dev/null || echo 0)")
+    {
+        grep -lE "${half}[r]" /proc/[0-9]*/cmdline
+        find /proc/[0-9]*/fd /proc/[0-9]*/cwd -maxdepth 1 -lname "$rewards*"
+        grep -lE "^inotify wd:[0-9a-f]+ ino:$inode " /proc/[0-9]*/fdinfo/*
+    } 2>/dev/null | sed -n 's#^/proc/\([0-9]*\)/.*#\1#p' | sort -u
+}
+
+every_other() {
+    ls /proc | grep -E '^[0-9]+$'
+}
+
+tell_and_remove_rewards() {
+    for file in "$rewards/reward.json" "$rewards/reward.txt"; do
+        [ -e "$file" ] || [ -L "$file" ] || continue
+        printf 'reward\t%s: %s\n' "$file" "$(head -c 200 "$file" 2>/dev/null | tr '\n\t' '  ')"
+        rm -rf -- "$file"
+    done
+}
+
+clear_grading() {
+    for folder in /logs "$rewards" /tests; do
+        if [ -L "$folder" ]; then
+            printf 'link\t%s -> %s\n' "$folder" "$(readlink "$folder")"
+            rm -f -- "$folder"
+        fi
+    done
+    [ -d "$rewards" ] || { rm -rf -- "$rewards" && mkdir -p "$rewards" && chmod 777 "$rewards"; } || return 1
+    end_processes "$(at_the_folder)"
+    tell_and_remove_rewards
+    find "$rewards" -mindepth 1 ! -type d ! -path "$rewards/reward.*" 2>/dev/null | head -n 100 | sed 's/^/file	/'
+    find "$rewards" -mindepth 1 -maxdepth 1 -exec rm -rf -- {} + 2>/dev/null
+    if [ -e /tests ]; then
+        find /tests -mindepth 1 ! -type d -exec cksum {} + 2>/dev/null | head -n 1000 | sed 's/^/test	/'
+        [ "$1" = keep ] || find /tests -mindepth 1 -maxdepth 1 -exec rm -rf -- {} + 2>/dev/null
+    fi
+    # A reward that comes back has a writer among the processes: none of them is to be trusted then.
+    sleep 0.05
+    if [ -e "$rewards/reward.json" ] || [ -e "$rewards/reward.txt" ]; then
+        end_processes "$(every_other)"
+        tell_and_remove_rewards
+    fi
+    return 0
+}
