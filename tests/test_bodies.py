@@ -142,6 +142,26 @@ def test_what_is_not_a_json_object_in_utf8_is_400(raw: bytes) -> None:
     assert error.message.endswith(".")
 
 
+@pytest.mark.parametrize("number", [2**53 + 1, 2**63 - 1, 2**63, 2**64 - 1, -(2**63), 0, -1])
+def test_an_integer_of_64_bits_is_kept_exactly(number: int) -> None:
+    raw = b'{"n": [{"n": %d}]}' % number
+    assert read_body(raw, "", LIMIT) == read_body(raw, "", LIMIT, exact=True) == {"n": [{"n": number}]}
+
+
+@pytest.mark.parametrize("number", [2**64, -(2**63) - 1, 10**20, 10**300])
+def test_where_numbers_must_come_back_as_they_were_a_longer_integer_is_400(number: int) -> None:
+    raw = gzip(b'{"n": [{"n": %d}]}' % number)
+    with pytest.raises(GatewayError, match="beyond 64 bits") as caught:
+        read_body(raw, "gzip", LIMIT, exact=True)
+    assert caught.value.kind == "bad_request"
+    assert len(caught.value.message) < 200
+
+
+def test_the_deepest_body_is_read_exactly_too() -> None:
+    raw = b'{"a":' * 1000 + b"1.5e3" + b"}" * 1000
+    assert read_body(raw, "", LIMIT, exact=True) == read_body(raw, "", LIMIT)
+
+
 @given(raw=st.binary(max_size=200), header=st.sampled_from(["", "gzip", "deflate", "zstd", "br", "br, gzip"]))
 def test_any_bytes_give_an_object_or_a_gateway_error(raw: bytes, header: str) -> None:
     try:

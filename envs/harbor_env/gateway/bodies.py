@@ -5,6 +5,7 @@ Invariant: nothing larger than the limit is ever held, however small the compres
 
 from __future__ import annotations
 
+import json
 import zlib
 from collections.abc import AsyncIterable, Callable
 from typing import Any
@@ -20,6 +21,8 @@ except ImportError:  # only the server extra brings it
     brotli = None
 
 MAX_ENCODINGS = 4
+MAX_DIGITS = 20
+"""Digits, or a sign and digits, of the integers furthest from zero that are kept."""
 ZSTD_WINDOW = 8 << 20
 """The largest window an HTTP body may ask for (RFC 9659)."""
 ZSTD_SLICE = 256
@@ -40,11 +43,13 @@ async def read_raw(chunks: AsyncIterable[bytes], limit: int) -> bytes:
     return b"".join(kept)
 
 
-def read_body(raw: bytes, content_encoding: str, limit: int) -> dict[str, Any]:
+def read_body(raw: bytes, content_encoding: str, limit: int, *, exact: bool = False) -> dict[str, Any]:
     """The JSON object in `raw`. `content_encoding` is the header's value, "" where there was none.
 
     `limit` is in bytes and holds before and after decompression. Raises `GatewayError`: too_large,
-    unsupported_encoding, or bad_request for anything truncated, corrupt, not UTF-8, not JSON or not an object.
+    unsupported_encoding, or bad_request for anything truncated, corrupt, not UTF-8, not JSON or not an object. An
+    integer beyond 64 bits becomes the nearest float, as it does in most harnesses; where what is sent must come back
+    as it was (`exact`), it is refused.
     """
     if len(raw) > limit:
         raise _too_large(limit)
@@ -56,7 +61,17 @@ def read_body(raw: bytes, content_encoding: str, limit: int) -> dict[str, Any]:
         raise GatewayError("bad_request", f"The body is not valid JSON: {error}.") from error
     if not isinstance(body, dict):
         raise GatewayError("bad_request", "The body must be a JSON object.")
+    if exact:
+        json.loads(raw, parse_int=_whole_number)
     return body
+
+
+def _whole_number(digits: str) -> int:
+    if len(digits) > MAX_DIGITS or not -(1 << 63) <= int(digits) < 1 << 64:
+        raise GatewayError(
+            "bad_request", f"{digits[:40]}: an integer beyond 64 bits cannot be kept, send it as a string."
+        )
+    return int(digits)
 
 
 def _encodings(header: str) -> list[str]:
