@@ -23,7 +23,10 @@ def serve(
     host: Annotated[str, Option(help="Address to listen on; beyond loopback an admin key is needed.")] = "127.0.0.1",
     port: Annotated[int, Option(help="Port of the server; the gateway is at /capture there.")] = 8000,
     admin_key: Annotated[str, Option(help="Key for all but health.", envvar="OPENENV_HARBOR_ADMIN_KEY")] = "",
-    public_url: Annotated[str, Option(help="How sandboxes elsewhere reach this server.")] = "",
+    gateway_port: Annotated[int | None, Option(help="A port for the gateway alone, 0: a free one.", min=0)] = None,
+    gateway_host: Annotated[str, Option(help="Address that port listens on. Default: --host.")] = "",
+    public_url: Annotated[str, Option(help="How sandboxes elsewhere reach this server, or its gateway port.")] = "",
+    expose: Annotated[str, Option(help="Get them an address: direct, gradio, cloudflared or module:Name.")] = "",
     data: Annotated[Path, Option(help="Folder of the gateway's store and the logs.")] = Path("server-data"),
     max_concurrent_envs: Annotated[int, Option(help="Episodes at a time; 0: what fits this machine.", min=0)] = 0,
     idle: Annotated[float, Option(help="Seconds after which an idle episode loses its slot.", min=1)] = 900,
@@ -35,7 +38,11 @@ def serve(
 
     $ HarborSessionFactory("http://127.0.0.1:8000", split="train", harness="mini-swe-agent")
 
-    For sandboxes on other machines give --host 0.0.0.0, --admin-key and --public-url, the address that leads here.
+    Sandboxes elsewhere must reach the gateway: through a tunnel to a port where it is alone, or at your own address.
+
+    $ openenv-harbor serve --gateway-port 8100 --expose cloudflared
+
+    $ openenv-harbor serve --host 0.0.0.0 --public-url https://my-host.example    with OPENENV_HARBOR_ADMIN_KEY set
     """
     import asyncio
 
@@ -51,6 +58,9 @@ def serve(
         port=port,
         admin_key=admin_key,
         public_url=public_url,
+        expose=expose,
+        gateway_port=gateway_port,
+        gateway_host=gateway_host,
         data=data,
         max_concurrent_envs=max_concurrent_envs,
         gateway_workers=gateway_workers,

@@ -12,6 +12,7 @@ import asyncio
 import os
 import socket
 import sys
+from contextlib import AbstractAsyncContextManager, AsyncExitStack, nullcontext
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -23,13 +24,15 @@ from openenv.core.env_server.http_server import HTTPEnvServer
 from openenv.core.env_server.types import ConcurrencyConfig
 
 from harbor_env import survey
-from harbor_env.errors import HarborEnvError
+from harbor_env.errors import HarborEnvError, UsageError
+from harbor_env.exposing import Door, find_exposer
 from harbor_env.models import HarborAction, HarborObservation, HarborState
 from harbor_env.server.backend import Backend
 from harbor_env.server.capture_proxy import CaptureProxy
 from harbor_env.server.connections import CURRENT, Connections
 from harbor_env.server.environment import HarborEnvironment
 from harbor_env.server.guard import Guard
+from harbor_env.server.listening import GRACE, Server, beside, bind, url_of
 from harbor_env.server.settings import ServerConfig, from_environment
 
 NAME = "harbor_env"
@@ -61,7 +64,8 @@ def create_app(config: ServerConfig, backend: Backend | None = None) -> FastAPI:
     proxy = CaptureProxy(shared)
     app.router.on_startup += [shared.start, proxy.start]
     app.router.on_shutdown += [proxy.close, shared.close]
-    app.mount("/capture", proxy)
+    if config.capture:
+        app.mount(config.capture, proxy)
     app.add_api_route("/info", partial(_info, shared), tags=["Environment Info"])
     server.register_routes(app)
     app.add_middleware(Connections, idle=config.idle)
@@ -82,26 +86,40 @@ async def _info(backend: Backend) -> dict[str, Any]:
     }
 
 
-class _Announced(uvicorn.Server):
-    """Says where it listens, as one JSON line on standard output, once it does."""
-
-    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
-        await super().startup(sockets)
-        for server in self.servers:
-            host, port = server.sockets[0].getsockname()[:2]
-            shown = f"[{host}]" if ":" in host else host
-            print(orjson.dumps({"url": f"http://{shown}:{port}", "gateway": "/capture"}).decode(), flush=True)
-
-
 async def serve(config: ServerConfig) -> None:
-    """Serve until stopped. Raises what keeps the gateway from starting before anything listens."""
+    """Serve until stopped. Raises what keeps the gateway from starting before anything listens.
+
+    When it listens, and its gateway can be called from where it was asked to, it prints one JSON line: its `url`, the
+    `gateway` below it or at its own port, and `public`, the gateway's address for sandboxes elsewhere, "" without one.
+    """
     config.check()
     backend = Backend(config)
-    await backend.start()
-    try:
-        await _Announced(uvicorn_config(create_app(config, backend), config)).serve()
-    finally:
-        await backend.close()
+    async with AsyncExitStack() as opened:
+        front = opened.enter_context(bind(config.host, config.port))
+        door = front if config.gateway_port is None else opened.enter_context(bind(*config.door))
+        way_out = _way_out(config, door)
+        opened.push_async_callback(backend.close)
+        await backend.start()
+
+        async def ready() -> None:
+            if door is not front:
+                proxy = await opened.enter_async_context(CaptureProxy(backend))
+                await opened.enter_async_context(beside(proxy, door))
+            public = await opened.enter_async_context(way_out)
+            backend.outside.url = f"{public}{config.capture}" if public else ""
+            gateway = config.capture or url_of(door)
+            line = {"url": url_of(front), "gateway": gateway, "public": backend.outside.url}
+            print(orjson.dumps(line).decode(), flush=True)
+
+        await Server(uvicorn_config(create_app(config, backend), config), ready).serve([front])
+
+
+def _way_out(config: ServerConfig, door: socket.socket) -> AbstractAsyncContextManager[str]:
+    """Whose block has the address at which the world reaches `door`, "" where nothing asks for one."""
+    if not config.expose and not config.public_url:
+        return nullcontext("")
+    host, port = door.getsockname()[:2]
+    return find_exposer(config.expose or "direct")(Door(host, port, config.data / "exposed", config.public_url))
 
 
 def uvicorn_config(app: FastAPI, config: ServerConfig) -> uvicorn.Config:
@@ -114,7 +132,7 @@ def uvicorn_config(app: FastAPI, config: ServerConfig) -> uvicorn.Config:
         ws_ping_interval=config.ping,
         ws_ping_timeout=2 * config.ping,
         ws_max_size=16 * 2**20,
-        timeout_graceful_shutdown=30,
+        timeout_graceful_shutdown=GRACE,
     )
 
 
@@ -132,6 +150,8 @@ def __getattr__(name: str) -> FastAPI:
         raise AttributeError(name)
     config = from_environment(os.environ)
     config.check()
+    if config.expose or config.gateway_port is not None:
+        raise UsageError("An app has one port and no tunnel: start it with `openenv-harbor serve` or `server`.")
     return create_app(config)
 
 

@@ -7,15 +7,19 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Self
 from urllib.parse import parse_qs
 
 import aiohttp
+import orjson
 from multidict import CIMultiDict
 from starlette.requests import ClientDisconnect, Request
 from starlette.types import Message, Receive, Scope, Send
 from yarl import URL
 
+from harbor_env.config import GatewayConfig
+from harbor_env.errors import GatewayError
+from harbor_env.gateway.bodies import read_raw
 from harbor_env.server.outside import PROOF
 
 if TYPE_CHECKING:
@@ -25,7 +29,8 @@ HOP_BY_HOP = frozenset(
     {"connection", "keep-alive", "proxy-authenticate", "te", "trailer", "transfer-encoding", "upgrade", "host"}
 )
 LONGEST_NONCE = 200
-DOWN = b'{"error": {"type": "engine_down", "message": "The gateway is being started again."}}'
+BODY_LIMIT = GatewayConfig().body_limit
+"""Bytes. The gateway's own limit: anybody may call an exposed gateway, and nothing larger would pass it."""
 
 
 class CaptureProxy:
@@ -34,6 +39,13 @@ class CaptureProxy:
     def __init__(self, backend: Backend) -> None:
         self._backend = backend
         self._http: aiohttp.ClientSession | None = None
+
+    async def __aenter__(self) -> Self:
+        await self.start()
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self.close()
 
     async def start(self) -> None:
         self._http = aiohttp.ClientSession(
@@ -77,7 +89,11 @@ class CaptureProxy:
 
     async def _pass(self, request: Request, url: URL, send: Send, http: aiohttp.ClientSession) -> None:
         """The answer, or nothing more once the caller is gone."""
-        body = await request.body()
+        try:
+            body = await read_raw(request.stream(), BODY_LIMIT)
+        except GatewayError as error:
+            await _answer_error(send, error.status, {"type": error.kind, "message": error.message})
+            return
         headers = CIMultiDict((name, value) for name, value in request.headers.items() if name not in HOP_BY_HOP)
         gone = asyncio.create_task(_until_gone(request.receive))
         working = asyncio.create_task(_answer(http, request.method, url, headers, body, send))
@@ -119,6 +135,11 @@ async def _until_gone(receive: Receive) -> None:
 
 
 async def _answer_down(send: Send) -> None:
-    headers = [(b"content-type", b"application/json"), (b"retry-after", b"2")]
-    await send({"type": "http.response.start", "status": 503, "headers": headers})
-    await send({"type": "http.response.body", "body": DOWN})
+    down = {"type": "engine_down", "message": "The gateway is being started again."}
+    await _answer_error(send, 503, down, (b"retry-after", b"2"))
+
+
+async def _answer_error(send: Send, status: int, error: dict[str, str], *more: tuple[bytes, bytes]) -> None:
+    headers = [(b"content-type", b"application/json"), *more]
+    await send({"type": "http.response.start", "status": status, "headers": headers})
+    await send({"type": "http.response.body", "body": orjson.dumps({"error": error})})
