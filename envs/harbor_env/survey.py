@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from harbor_env.errors import HarborEnvError
-from harbor_env.harnesses import HARNESSES, find
+from harbor_env.harnesses.listing import list_harnesses
 from harbor_env.sandboxes import SANDBOXES
 
 PROBED_WITHIN = 20.0
@@ -72,11 +72,10 @@ def missing(name: str, variables: Mapping[str, str], home: Path) -> str:
 
 
 def harnesses() -> dict[str, dict[str, Any]]:
-    """Every harness described here: version, dialects, and whether a layer is baked for it in the local sandbox."""
+    """Every harness described here: version, dialects, and whether a layer of it is there for the local sandbox."""
     return {
-        name: {"version": harness.version, "dialects": list(harness.dialects), "bakes": harness.bake is not None}
-        for name in sorted(HARNESSES)
-        for harness in (find(name),)
+        entry.name: {"version": entry.version, "dialects": list(entry.dialects), "baked": entry.baked}
+        for entry in list_harnesses()
     }
 
 

@@ -7,62 +7,45 @@ from pathlib import Path
 from typing import Any
 
 from harbor_env.harnesses import find
+from harbor_env.harnesses.listing import PROVED, version_of
+from tests.live import table
+from tests.live.upsets import CASES
 
-REPOSITORY = Path(__file__).parents[2]
-PROVED = REPOSITORY / "envs/harbor_env/harnesses/proved.json"
-TABLE = REPOSITORY / "docs/live.md"
+PAGE = Path(__file__).parents[2] / "docs/live.md"
 
 Proved = dict[str, dict[str, dict[str, Any]]]
 
-HEAD = """# Live runs
-
-Real harnesses, unmodified, on the bundled task `l3-eight-step-trail` through Harbor in the local sandbox. The engine is
-scripted: Qwen3's tokenizer, one token in ten split as no encoder would, oddly spaced JSON, thinking and text in every
-turn. Written by `make live`; a row here is a training row with at least one trained token, and "trained" is the share
-of the sampled tokens of main and subagent turns that have mask 1 in exactly one row.
-
-| harness | version | case | reward | turns | rows | trained | findings | note |
-|---|---|---|---|---|---|---|---|---|
-"""
-
 
 def record(harness: str, case: str, facts: dict[str, Any]) -> None:
-    """Keep the facts of one run, in place of those of an earlier one, and write the table anew."""
-    proved = _proved()
-    version = find(harness).version
-    proved.setdefault(harness, {})[case] = {"version": version, **facts}
-    _write(proved)
+    """Keep the facts of one run that held, in place of those of an earlier one, and write the page anew.
 
-
-def _proved() -> Proved:
-    proved: Proved = json.loads(PROVED.read_text()) if PROVED.is_file() else {}
-    return proved
-
-
-def _write(proved: Proved) -> None:
-    PROVED.write_text(json.dumps(proved, indent=1, sort_keys=True, ensure_ascii=False) + "\n")
-    TABLE.parent.mkdir(exist_ok=True)
-    TABLE.write_text(HEAD + "".join(_line(name, case, proved[name][case]) for name in proved for case in proved[name]))
+    `facts`: reward (None where there is none), turns, rows, trained (a share), findings (code to count), note; and
+    sampled, in tokens, where the engine's log was read.
+    """
+    proved = _read()
+    proved.setdefault(harness, {})[case] = {"version": version_of(find(harness)), **facts}
+    write(proved)
 
 
 def forget(harness: str, case: str) -> None:
     """Take back what an earlier run proved: the case is about to be tried again."""
-    proved = _proved()
+    proved = _read()
     if proved.get(harness, {}).pop(case, None) is not None:
-        _write(proved)
+        write(proved)
 
 
-def _line(harness: str, case: str, facts: dict[str, Any]) -> str:
-    findings = ", ".join(f"{code} {count}" for code, count in facts["findings"].items())
-    reward = "none" if facts["reward"] is None else f"{facts['reward']:g}"
-    cells = (
-        harness,
-        facts["version"],
-        case,
-        reward,
-        facts["turns"],
-        facts["rows"],
-        f"{facts['trained']:.0%}",
-        findings,
-    )
-    return "| " + " | ".join(map(str, (*cells, facts["note"]))) + " |\n"
+def write(proved: Proved) -> None:
+    """Write data and page, by harness and then by case, those of `upsets` first."""
+    order = {case: place for place, case in enumerate(CASES)}
+    ordered = {
+        harness: dict(sorted(runs.items(), key=lambda run: (order.get(run[0], len(order)), run[0])))
+        for harness, runs in sorted(proved.items())
+        if runs
+    }
+    PROVED.write_text(json.dumps(ordered, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
+    PAGE.write_text(table.page(ordered), encoding="utf-8")
+
+
+def _read() -> Proved:
+    proved: Proved = json.loads(PROVED.read_text(encoding="utf-8")) if PROVED.is_file() else {}
+    return proved

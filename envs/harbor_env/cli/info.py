@@ -72,7 +72,7 @@ def _text(document: dict[str, Any]) -> str:
     lines += [f"  {name:<20} {count} tasks" for name, count in document["splits"].items()]
     lines.append("harnesses")
     for name, facts in document["harnesses"].items():
-        baked = "baked once for the local sandbox" if facts["bakes"] else "installed in each sandbox"
+        baked = "baked" if facts["baked"] else "not baked"
         lines.append(f"  {name:<20} {facts['version']:<12} {', '.join(facts['dialects'])}; {baked}")
     lines.append("sandboxes")
     unchecked = [name for name, lacks in document["sandboxes"].items() if lacks.startswith("not checked")]
