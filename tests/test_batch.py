@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from harbor_env.atif import AtifCheck
-from harbor_env.batch import Job, plan_jobs, run_batch
+from harbor_env.batch import Course, Job, plan_jobs, run_batch
 from harbor_env.gateway.types import Message, ToolCall
 from harbor_env.outcome import INFRASTRUCTURE, Reason
 from harbor_env.records import append_result, read_results, settled, write_rows
@@ -21,7 +21,16 @@ from tests.tiny_harness import write_answer, write_task
 
 WRITES = Message("assistant", "Writing.", tool_calls=(ToolCall("", "bash", write_answer()),))
 DONE = Message("assistant", "Done.")
-RESULT = RolloutResult("r1", "t", "h", "local", ok=True, reward=1.0, flags=("timeout",), atif=AtifCheck("match"))
+RESULT = RolloutResult(
+    *("r1", "t", "h", "local"),
+    ok=True,
+    reward=1.0,
+    flags=("timeout",),
+    atif=AtifCheck("match"),
+    tries=2,
+    earlier=(Reason("engine", "It was down."),),
+    planted=("reward.txt",),
+)
 
 
 @dataclass
@@ -30,6 +39,7 @@ class Watching:
 
     skipped_jobs: list[str] = field(default_factory=list)
     results: list[RolloutResult] = field(default_factory=list)
+    tries: list[RolloutResult] = field(default_factory=list)
     begun: asyncio.Event = field(default_factory=asyncio.Event)
 
     def skipped(self, job: Job, result: RolloutResult) -> None:
@@ -39,6 +49,9 @@ class Watching:
         self.begun.set()
 
     def phase(self, job: Job, phase: str) -> None: ...
+
+    def tried(self, job: Job, result: RolloutResult) -> None:
+        self.tries.append(result)
 
     def ended(self, job: Job, result: RolloutResult) -> None:
         self.results.append(result)
@@ -89,10 +102,10 @@ async def test_a_batch_runs_some_at_a_time_and_a_second_run_finds_all_settled(tm
     jobs = plan_jobs(tasks, ["tests.tiny_harness:TINY"], attempts=1)
     out, first, second = tmp_path / "out", Watching(), Watching()
     async with serving(tmp_path / "data") as served:
-        results = await run_batch(jobs, specs(served, out), out, first, concurrency=2)
+        results = await run_batch(jobs, specs(served, out), out, first, Course(concurrency=2))
         assert [result.name for result in results] == [job.name for job in jobs]
         assert [result.reward for result in results] == [0.0, 0.0, 0.0]
-        again = await run_batch(jobs, specs(served, out), out, second, concurrency=2)
+        again = await run_batch(jobs, specs(served, out), out, second, Course(concurrency=2))
     assert (again, second.skipped_jobs, second.results) == (results, [job.name for job in jobs], [])
     assert len((out / "rows.jsonl").read_text().splitlines()) == 3
 

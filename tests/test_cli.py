@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from harbor_env.atif import AtifCheck
-from harbor_env.cli.report import result_line, summary
+from harbor_env.cli.summary import result_line, summary
 from harbor_env.gateway.store import Store
 from harbor_env.outcome import Reason
 from harbor_env.rollout import RolloutResult
@@ -132,8 +132,9 @@ def test_a_rollout_with_a_scripted_policy_leaves_its_files_and_one_json_line(tmp
     [line] = done.stdout.splitlines()
     result = json.loads(line)
     assert (result["ok"], result["reward"], result["counts"]["rows"]) == (True, 1.0, 1)
-    assert sorted(path.name for path in out.iterdir()) == ["gateway", "logs", "results.jsonl", "rows.jsonl", "traces"]
-    exported = command("export", "--data", str(out / "gateway"), "--format", "rows", "--out", str(tmp_path / "r.jsonl"))
+    files = ["batch.json", "results.jsonl", "results.parquet", "rows.jsonl"]
+    assert sorted(path.name for path in out.glob("[a-z]*")) == sorted([*files, "gateway", "logs", "traces"])
+    exported = command("export", "--data", str(out), "--format", "rows", "--out", str(tmp_path / "r.jsonl"))
     assert exported.returncode == 0, exported
     [row] = [json.loads(text) for text in (tmp_path / "r.jsonl").read_text().splitlines()]
     assert row["trained_tokens"] == result["counts"]["trainable_tokens"]
@@ -159,7 +160,8 @@ def test_an_interrupted_batch_ends_with_a_record_and_a_summary(number: signal.Si
         printed, said = running.communicate(timeout=100)
     assert "task 0: write-42" in began
     assert (running.returncode, "Traceback" in said) == (130, False), said
-    assert "failed: cancelled 1" in printed
+    assert "cancelled 1" in printed
+    assert f"Interrupted: 0 of 1 rollout kept. Go on with:\n  {sys.executable} -m harbor_env.cli rollout" in printed
     [result] = [json.loads(line) for line in (out / "results.jsonl").read_text().splitlines()]
     assert (result["ok"], result["reason"]["kind"]) == (False, "cancelled")
 
@@ -170,7 +172,8 @@ def test_a_finished_rollout_is_one_line() -> None:
     assert result_line(FAILED) == "   FAIL  engine: It is down.  0s"
 
 
-def test_the_summary_counts_per_harness_and_failures_by_reason() -> None:
+def test_the_summary_counts_per_harness_and_tells_what_could_not_be_scored() -> None:
     lines = summary([OK, FAILED])
-    assert lines[2].split() == ["h", "2", "1", "100%", "1.00", "9", "1", "1043"]
-    assert lines[3] == "failed: engine 1"
+    row = ["h", "2", "1", "100%", "21%-100%", "1.00", "9", "1", "1043", "engine", "1"]
+    assert lines[2].split() == row
+    assert [line.split(":")[0].strip() for line in lines[3:]] == ["atif=match", "unscorable"]

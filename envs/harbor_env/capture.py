@@ -5,6 +5,7 @@ A file appears whole or not at all, so that a batch killed at any moment can be 
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -62,7 +63,10 @@ def captured_calls(trace: Mapping[str, Any]) -> tuple[CapturedCall, ...]:
 def write_whole(path: Path, content: bytes) -> None:
     path.parent.mkdir(parents=True, exist_ok=True)
     part = path.with_name(f".{path.name}.part")
-    part.write_bytes(content)
+    with part.open("wb") as file:
+        file.write(content)
+        file.flush()
+        os.fsync(file.fileno())  # a result that is on disk must not outlive the files it names
     part.replace(path)
 
 

@@ -1,12 +1,14 @@
 """The files a batch of rollouts leaves in its folder, and what can be read back from them after any interruption.
 
-`results.jsonl` has one line per finished attempt; of several lines with one name the last counts. `rows.jsonl` is made
-from the results whenever a batch ends, so it never holds a row twice or one of a failed rollout.
+`results.jsonl` grows by a line with each try while a batch runs and has one line per rollout when it ends; of several
+lines with one name the last counts. `rows.jsonl` is made from the results whenever a batch ends, so it never holds a
+row twice or one of a failed rollout.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+import os
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -22,10 +24,16 @@ ROWS = "rows.jsonl"
 
 
 def append_result(out: Path, result: RolloutResult) -> None:
-    """Add one line. The file is opened for each, so that nothing is left in a buffer."""
+    """Add one line, on disk when this returns. A line that a crash cut short is ended first, or it would eat this."""
     out.mkdir(parents=True, exist_ok=True)
-    with (out / RESULTS).open("ab") as file:
-        file.write(orjson.dumps(asdict(result), option=orjson.OPT_APPEND_NEWLINE | orjson.OPT_SERIALIZE_NUMPY))
+    with (out / RESULTS).open("a+b") as file:
+        if file.tell():
+            file.seek(-1, os.SEEK_END)
+            torn = file.read(1) != b"\n"
+            file.write(b"\n" if torn else b"")
+        file.write(_line(result))
+        file.flush()
+        os.fsync(file.fileno())
 
 
 def read_results(out: Path) -> dict[str, RolloutResult]:
@@ -48,7 +56,8 @@ def result_from_json(document: Mapping[str, Any]) -> RolloutResult:
     values = dict(document)
     values["reason"] = Reason(**values["reason"]) if values.get("reason") else None
     values["atif"] = AtifCheck(**(values.get("atif") or {"status": "none"}))
-    values["flags"] = tuple(values.get("flags") or ())
+    values |= {name: tuple(values.get(name) or ()) for name in ("flags", "planted")}
+    values["earlier"] = tuple(Reason(**reason) for reason in values.get("earlier") or ())
     return RolloutResult(**values)
 
 
@@ -57,23 +66,41 @@ def settled(result: RolloutResult) -> bool:
     return result.reason is None or result.reason.kind not in INFRASTRUCTURE
 
 
+def write_results(out: Path, results: Iterable[RolloutResult]) -> None:
+    """Write `results.jsonl` anew, a line per rollout; whoever reads it meanwhile sees the old file or the new one."""
+    _write(out / RESULTS, (_line(result) for result in results))
+
+
 def write_rows(out: Path, results: Iterable[RolloutResult]) -> int:
     """Write `rows.jsonl`: the rows of every rollout that scored, each with its rollout, task, harness and reward."""
-    part = out / f".{ROWS}.part"
-    count = 0
-    with part.open("wb") as file:
-        for result in results:
-            for row in _rows(out, result):
-                file.write(orjson.dumps(row, option=orjson.OPT_APPEND_NEWLINE))
-                count += 1
-    part.replace(out / ROWS)
-    return count
+    rows = (row for result in results for row in scored_rows(out, result))
+    return _write(out / ROWS, (orjson.dumps(row, option=orjson.OPT_APPEND_NEWLINE) for row in rows))
 
 
-def _rows(out: Path, result: RolloutResult) -> Iterable[dict[str, Any]]:
+def scored_rows(out: Path, result: RolloutResult) -> Iterator[dict[str, Any]]:
+    """The rows of one rollout, none where it did not score."""
     path = out / result.rows
     if not result.ok or not result.rows or not path.is_file():
         return
     about = {"rollout": result.name, "task": result.task, "harness": result.harness, "reward": result.reward}
     for line in path.read_bytes().splitlines():
         yield {**about, **orjson.loads(line)}
+
+
+def _line(result: RolloutResult) -> bytes:
+    return orjson.dumps(asdict(result), option=orjson.OPT_APPEND_NEWLINE | orjson.OPT_SERIALIZE_NUMPY)
+
+
+def _write(path: Path, lines: Iterable[bytes]) -> int:
+    """Put the lines into a file that appears whole; returns how many there were."""
+    part = path.with_name(f".{path.name}.part")
+    part.parent.mkdir(parents=True, exist_ok=True)
+    count = 0
+    with part.open("wb") as file:
+        for line in lines:
+            file.write(line)
+            count += 1
+        file.flush()
+        os.fsync(file.fileno())
+    part.replace(path)
+    return count

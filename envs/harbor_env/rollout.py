@@ -37,9 +37,8 @@ Opened = Callable[[OpenSession], None]
 class GatewayAddress:
     """Where the gateway listens, its admin key, and what is known of its engine: `window` in tokens, 0 if unknown.
 
-    `level` is "" while the engine has not been reached, and `problem` says why where that is known.
-
-    `public` is its address for harnesses in a sandbox elsewhere, "" where they use `url` too.
+    `level` is "" while the engine has not been reached. `public` is the gateway's address for harnesses in a sandbox
+    elsewhere, "" where they use `url` too.
     """
 
     url: str
@@ -48,7 +47,6 @@ class GatewayAddress:
     window: int = 0
     level: str = ""
     tito: str = ""
-    problem: str = ""
     public: str = ""
 
 

@@ -1,101 +1,95 @@
-"""From the flags of `rollout` to a batch: tasks, layers, a gateway, and a report at the end."""
+"""From the flags of `rollout` to a batch: tasks, layers, a gateway with an engine behind it, and a report."""
 
 from __future__ import annotations
 
 import asyncio
-import math
-import signal
-from collections.abc import Coroutine
-from dataclasses import dataclass
+import os
+import random
 from datetime import datetime
 from pathlib import Path
-from typing import Any, Literal
 
-from harbor_env.batch import Job, plan_jobs, run_batch
+from harbor_env.batch import Course, Job, Recover, plan_jobs, run_batch
+from harbor_env.batch_folder import agree, claimed
+from harbor_env.cli.interrupting import interruptible
+from harbor_env.cli.order import Order
 from harbor_env.cli.report import Report
+from harbor_env.engine_contact import reached
 from harbor_env.errors import UsageError
 from harbor_env.harnesses import find
 from harbor_env.harnesses.baking import bake_harness
-from harbor_env.rollout import GatewayAddress, RolloutSpec
-from harbor_env.sandboxes import backend_of
-from harbor_env.serving_gateway import EngineFlags, serving_gateway
-from harbor_env.tasks import load_dataset
+from harbor_env.rollout import GatewayAddress, RolloutResult, RolloutSpec
+from harbor_env.serving_gateway import serving_gateway
+from harbor_env.tasks import Task, check_secrets, load_dataset
 
-INTERRUPTED = 130
-
-
-@dataclass(frozen=True, slots=True)
-class Order:
-    """The flags of one command. Zeros among limits mean none."""
-
-    engine: EngineFlags
-    harnesses: tuple[str, ...]
-    dataset: str = "bundled"
-    split: str = ""
-    tasks: tuple[str, ...] = ()
-    first: int = 0
-    count: int = 1
-    attempts: int = 1
-    sandbox: str = "local"
-    concurrency: int = 1
-    temperature: float = 1.0
-    seed: int | None = None
-    max_calls: int = 0
-    max_output_tokens: int = 0
-    agent_timeout: float = 0
-    reward_key: str = ""
-    purpose: str = "train"
-    out: Path | None = None
-    resume: bool = True
-    as_json: bool = False
+ENDED = 0
+NOTHING_SCORED = 3
+PAUSE = 2.0
+"""Seconds before the first retry of a rollout, doubled for each further one and spread by chance."""
 
 
 async def run(order: Order) -> int:
-    """Run the batch; returns the exit status: 0 where every rollout scored, else 1."""
-    if order.purpose not in ("train", "eval"):
-        raise UsageError(f"--purpose is train or eval, not {order.purpose!r}.")
-    if not math.isfinite(order.temperature):
-        raise UsageError(f"--temperature is a number, 1 for the model's own distribution; not {order.temperature}.")
-    if not order.harnesses:
-        raise UsageError("--harness names at least one harness, for example mini-swe-agent.")
-    backend_of(order.sandbox)  # a name there is not is said before anything starts
-    out = (order.out or Path("rollouts") / datetime.now().strftime("%Y%m%d-%H%M%S")).absolute()
-    with Report(out, order.sandbox, as_json=order.as_json, concurrency=order.concurrency) as report:
-        jobs = plan_jobs(_chosen_tasks(order), order.harnesses, order.attempts)
+    """Run the batch; returns the exit status: 0 where it ended, 3 where none of its rollouts could be scored."""
+    order.check()
+    revision, tasks = _chosen_tasks(order)
+    jobs = plan_jobs([(number, task.path) for number, task in tasks], order.harnesses, order.attempts, order.rotate)
+    by_path = {task.path: task for _, task in tasks}
+    out = order.out
+    report = Report(out, order.sandbox, as_json=order.as_json, concurrency=order.concurrency, again=order.again)
+    with claimed(out), report, interruptible(report.say, report.abandon):
+        agree(out, order.settings(revision), anyway=order.resume_anyway)
         layers = await _layers(order, report)
         adapters = asyncio.ensure_future(asyncio.to_thread(_load_adapters, order.harnesses))
-        async with serving_gateway(order.engine, out, report.say) as address:
+        async with serving_gateway(order.engine, out, report.say) as opened:
             await adapters
+            address = opened
+            if not address.level:
+                address = await reached(order.engine, opened, report.say, patience=order.wait_for_engine)
+            agree(out, order.settings(revision, address), anyway=order.resume_anyway)
             report.gateway(address)
+            report.plan(jobs)
 
             def spec(job: Job) -> RolloutSpec:
-                return _spec(order, job, address, out, layers)
+                return order.spec(job, by_path[job.task], address, out, layers)
 
-            results = await run_batch(jobs, spec, out, report, concurrency=order.concurrency, resume=order.resume)
-    return 0 if all(result.ok for result in results) else 1
-
-
-async def ended_by_signal(work: Coroutine[Any, Any, int]) -> int:
-    """Await `work`; SIGTERM and SIGINT cancel it once, so that what was done is written before the end."""
-    task = asyncio.ensure_future(work)
-    loop = asyncio.get_running_loop()
-    for number in (signal.SIGINT, signal.SIGTERM):
-        loop.add_signal_handler(number, task.cancel)
-    try:
-        return await task
-    except asyncio.CancelledError:
-        return INTERRUPTED
+            course = Course(order.concurrency, order.retries, _recovery(order, address, report), order.resume)
+            beating = asyncio.create_task(report.beat())
+            try:
+                results = await run_batch(jobs, spec, out, report, course)
+            finally:
+                beating.cancel()
+    return ENDED if any(result.ok for result in results) else NOTHING_SCORED
 
 
-def _chosen_tasks(order: Order) -> list[tuple[int, Path]]:
+def default_out(out: Path | None) -> Path:
+    """The batch's folder as an absolute path; a new one where none was named."""
+    return (out or Path("rollouts") / datetime.now().strftime("%Y%m%d-%H%M%S")).absolute()
+
+
+def _recovery(order: Order, address: GatewayAddress, report: Report) -> Recover:
+    """Between two tries: a pause, and after a failure of the engine a wait for it, where one was asked for."""
+
+    async def recover(result: RolloutResult, retry: int) -> None:
+        await asyncio.sleep(PAUSE * 2 ** (retry - 1) * random.uniform(0.5, 1.5))
+        if result.reason is not None and result.reason.kind == "engine" and order.wait_for_engine:
+            try:
+                await reached(order.engine, address, report.say, patience=order.wait_for_engine)
+            except UsageError as error:  # the next try finds the same, and that is recorded
+                report.say(str(error))
+
+    return recover
+
+
+def _chosen_tasks(order: Order) -> tuple[str, list[tuple[int, Task]]]:
+    """The dataset's revision, and the tasks with their places in it."""
     dataset = load_dataset(order.dataset, split=order.split or None)
     if order.tasks:
         chosen = [dataset.find(name) for name in order.tasks]
     else:
         first = dataset[order.first]  # a TaskError here says which indices there are
         chosen = [first, *dataset[order.first + 1 : order.first + order.count]]
+    check_secrets(chosen, os.environ)
     numbers = {task.name: number for number, task in enumerate(dataset)}
-    return [(numbers[task.name], task.path) for task in chosen]
+    return dataset.revision, [(numbers[task.name], task) for task in chosen]
 
 
 def _load_adapters(harnesses: tuple[str, ...]) -> None:
@@ -114,27 +108,3 @@ async def _layers(order: Order, report: Report) -> dict[str, tuple[Path, ...]]:
         bakes = order.sandbox == "local" and harness.bake is not None
         layers[name] = (await bake_harness(harness, report.say),) if bakes else ()
     return layers
-
-
-def _spec(
-    order: Order, job: Job, address: GatewayAddress, out: Path, layers: dict[str, tuple[Path, ...]]
-) -> RolloutSpec:
-    purpose: Literal["train", "eval"] = "eval" if order.purpose == "eval" else "train"
-    sampling: dict[str, Any] = {"temperature": order.temperature}
-    if order.seed is not None:
-        sampling["seed"] = order.seed + job.attempt
-    limits = {"max_calls": order.max_calls, "max_output_tokens": order.max_output_tokens}
-    return RolloutSpec(
-        name=job.name,
-        task=job.task,
-        harness=job.harness,
-        gateway=address,
-        out=out,
-        sandbox=order.sandbox,
-        layers=layers[job.harness],
-        sampling=sampling,
-        budget={name: limit for name, limit in limits.items() if limit},
-        purpose=purpose,
-        agent_timeout=order.agent_timeout or None,
-        reward_key=order.reward_key,
-    )
