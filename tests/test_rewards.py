@@ -112,13 +112,10 @@ def test_what_is_logged_is_told_per_harness_and_an_unscorable_rollout_is_in_no_m
     assert group_metrics([record(1.0, 1), record(None)])["groups/too_few_scored_total"] == 1.0
 
 
-def test_a_ledger_counts_what_could_not_be_scored_in_a_row_and_says_why() -> None:
+def test_a_ledger_gives_a_group_s_records_once_and_says_why_some_could_not_be_scored() -> None:
     ledger = Ledger()
-    for cause in ("sandbox", "engine"):
-        ledger.add(record(None, cause=cause))
-    assert ledger.unscorable_in_a_row == 2
+    for one in (record(None, cause="engine"), record(0.0), record(0.0, group=1)):
+        ledger.add(one)
     assert "engine" in ledger.latest_causes()
-    ledger.add(record(0.0))
-    assert ledger.unscorable_in_a_row == 0
-    assert len(ledger.take(0)) == 3
+    assert len(ledger.take(0)) == 2
     assert ledger.take(0) == []

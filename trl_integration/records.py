@@ -42,23 +42,19 @@ class Record:
 
 
 class Ledger:
-    """Records by group until they are taken, and how many in a row could not be scored. Safe between threads."""
+    """Records by group until they are taken, and the latest that could not be scored. Safe between threads."""
 
     def __init__(self, told: Callable[[Record], None] | None = None) -> None:
         self._told = told
         self._lock = threading.Lock()
         self._groups: dict[int, list[Record]] = {}
         self._lately: deque[Record] = deque(maxlen=5)
-        self.unscorable_in_a_row = 0
 
     def add(self, record: Record) -> None:
         with self._lock:
             self._groups.setdefault(record.group, []).append(record)
             if record.scored is None:
-                self.unscorable_in_a_row += 1
                 self._lately.append(record)
-            else:
-                self.unscorable_in_a_row = 0
             if self._told is not None:
                 self._told(record)
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 import harbor_env.light_openenv  # noqa: F401  # first: it keeps openenv's web interface out
 
 # isort: split
+import dataclasses
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
@@ -55,7 +56,7 @@ class TrainingSession(ResourceSession):  # type: ignore[misc]
         result = self._inner.result
         scored = scored_from(result) if result is not None else None
         reward = self._reward(scored) if scored is not None else None
-        return verified.model_copy(update={"env_reward": reward})
+        return dataclasses.replace(verified, env_reward=reward)
 
     def close(self) -> None:
         self._inner.close()

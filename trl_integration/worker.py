@@ -47,6 +47,7 @@ class _HarborLoop(_HarnessRolloutLoop):  # type: ignore[misc]
         self._sessions = cast(RotatingSessionFactory, self._factory)
         self._sessions.policy = self._policy
         self._stop_after = stop_after
+        self._unscorable_in_a_row = 0
         self._drop_without_contrast = drop_without_contrast
         self._records = Path(records) if records else None
 
@@ -61,10 +62,11 @@ class _HarborLoop(_HarnessRolloutLoop):  # type: ignore[misc]
 
     async def _generate_one(self, *args: Any, **kwargs: Any) -> Any:
         rollout = await super()._generate_one(*args, **kwargs)
-        ledger = self._sessions.ledger
-        if ledger.unscorable_in_a_row >= self._stop_after:
-            count, causes = ledger.unscorable_in_a_row, ledger.latest_causes()
-            raise NothingScores(f"{count} rollouts in a row could not be scored. The last: {causes}")
+        *_, reward = rollout
+        self._unscorable_in_a_row = self._unscorable_in_a_row + 1 if reward is None else 0
+        if self._unscorable_in_a_row >= self._stop_after:
+            count, causes = self._unscorable_in_a_row, self._sessions.ledger.latest_causes()
+            raise NothingScores(f"{count} rollouts in a row could not be scored. {causes or 'The log above says why.'}")
         return rollout
 
     async def _score_group(self, group: RolloutGroup) -> list[RolloutSample]:
