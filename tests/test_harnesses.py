@@ -4,16 +4,20 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from pathlib import Path
+from typing import Any
 
 import pytest
 
 from harbor_env.errors import UsageError
 from harbor_env.harnesses import HARNESSES, Harness, find
+from harbor_env.harnesses.adapters import BakedGeminiCli, BakedPi
 from harbor_env.harnesses.wiring import Connection, agent_config
 
 CONNECTION = Connection(
     root="http://127.0.0.1:9", session_url="http://127.0.0.1:9/sessions/sk-1", key="sk-1", model="m", window=20_000
 )
+MODEL: dict[str, Any] = {"logs_dir": Path(), "model_name": "m", "skip_model_parsing": True}
 CUSTOM = Harness("mine", "nop", "chat", base_url_suffix="/v1", key_place="url", window_env={"W": "{window}"})
 
 
@@ -73,11 +77,29 @@ def test_an_agent_that_takes_no_base_url_is_refused() -> None:
         find("cursor-cli")
 
 
-def test_a_harness_that_needs_no_litellm_does_not_load_it() -> None:
+def test_a_small_window_reaches_gemini_cli_as_the_share_of_a_million_tokens_to_compact_at() -> None:
+    gemini = BakedGeminiCli(**MODEL, window=32_768)
+    config, _ = gemini._build_settings_config("m", "gemini-api-key")
+    assert config is not None
+    assert config["model"]["compressionThreshold"] * 1_048_576 == 32_768 / 2
+    assert "model" not in (BakedGeminiCli(**MODEL)._build_settings_config("m")[0] or {})
+
+
+@pytest.mark.parametrize(("window", "free", "kept"), [(20_000, 5_000, 5_000), (200_000, 16_384, 20_000)])
+def test_pi_neither_reserves_nor_keeps_more_than_a_quarter_of_a_small_window(window: int, free: int, kept: int) -> None:
+    pi = BakedPi(**MODEL, window=window)
+    assert pi.compaction() == {"reserveTokens": free, "keepRecentTokens": kept}
+
+
+def test_a_harness_that_needs_no_litellm_does_not_load_it_to_price_its_steps_either() -> None:
     code = (
-        "import sys, harbor_env.trial; from harbor_env.harnesses import find;"
-        "from harbor_env.harnesses.wiring import load_adapter; load_adapter(find('claude-code'));"
-        "print('litellm' in sys.modules)"
+        "import sys, harbor_env.trial; from pathlib import Path;"
+        "from harbor_env.harnesses.adapters import BakedClaudeCode, BakedCodex, BakedGeminiCli;"
+        "model = {'logs_dir': Path(), 'model_name': 'm', 'skip_model_parsing': True};"
+        "claude, codex, gemini = (A(**model) for A in (BakedClaudeCode, BakedCodex, BakedGeminiCli));"
+        "prices = [codex._compute_cost_from_pricing(1, 1, 0, 0), gemini._compute_cost_from_pricing(1, 1, 0),"
+        " claude._estimate_step_costs([])];"
+        "print(prices, 'litellm' in sys.modules)"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=100, check=True)
-    assert done.stdout.strip() == "False"
+    assert done.stdout.strip() == "[None, None, None] False"

@@ -34,7 +34,7 @@ PROVIDER = {
 
 CODEX = Harness(
     name="codex",
-    agent="codex",
+    agent="harbor_env.harnesses.adapters:BakedCodex",
     dialect="responses",
     version=VERSION,
     bake=Bake(SCRIPT, "codex --version"),

@@ -19,6 +19,7 @@ GEMINI_CLI = Harness(
         "GEMINI_CLI_NO_RELAUNCH": "true",
         "GEMINI_CLI_DISABLE_AUTO_UPDATE": "true",
     },
+    window_kwargs={"window": "{window}"},
     atif=True,
     roles=(RoleMarker("compaction", "system", text="specialized system component"),),
 )
