@@ -11,18 +11,22 @@ INTRODUCTION = """# Live runs
 
 Real coding agents, unmodified, in the versions `openenv-harbor harnesses` lists, each on the bundled task
 `l3-eight-step-trail` (read eight notes one after the other, write their sum) through Harbor in the local sandbox. In
-place of a model a Python policy answers, with real tokens: Qwen3's tokenizer, one token in ten split as no encoder would
-split it, JSON arguments oddly spaced. So every token is known before the harness sees its text, and what comes out for a
-trainer can be held against what the engine sampled.
+place of a model a Python policy answers, with real tokens: Qwen3's tokenizer, one token in ten split as no encoder
+would split it, JSON arguments oddly spaced. So every token is known before the harness sees its text, and what comes
+out for a trainer can be held against what the engine sampled.
 
 Each cell says **training rows / model turns**. One row is the ideal: the whole rollout is one sequence in which every
-sampled token is trained once. A harness that changes its own history makes a second row, for what it sends then never
-was the beginning of what the model saw. `*` marks such cells, explained below; `-` was not run or cannot be:
-aider and terminus-2 offer no tools, so that nothing can be called in parallel, by a wrong name or six times.
+sampled token is trained once. A harness that changes its own history makes another row, for what it sends then does not
+begin with what the model saw.
 
-Checked in each cell, against a log that the engine writes and not against the trace: every reply the engine sampled is a
-turn, stands in exactly one row behind the very prompt the engine was given, with mask 1 and the engine's own log
-probabilities, and no other token has mask 1; the findings are those expected and no others. Replies that a harness throws
+* `*` is explained below: the harness rewrote its history, or threw a reply away.
+* `†`: the harness ended the run there, and the task was not solved. What was sampled until then is trained as well.
+* `-` was not run, or cannot be: aider and terminus-2 offer no tools, so nothing is called in parallel, by a wrong name
+  or six times.
+
+Checked in each cell, against a log that the engine writes and not against the trace: every reply the engine sampled is
+a turn and stands in exactly one row, behind the very prompt the engine was given, with mask 1 and the engine's own log
+probabilities; no other token has mask 1; the findings are those expected and no others. Replies that a harness throws
 away and asks for again are kept and marked, not trained; summaries and titles are not judged by the reward and not
 trained either.
 
@@ -76,7 +80,9 @@ def _matrix(proved: Mapping[str, Runs], cases: Sequence[str]) -> str:
 
 
 def _cell(run: Mapping[str, Any] | None) -> str:
-    return "-" if run is None else f"{run['rows']} / {run['turns']}{' *' if run['note'] else ''}"
+    if run is None:
+        return "-"
+    return f"{run['rows']} / {run['turns']} {'' if run['reward'] == 1 else '†'}{'*' if run['note'] else ''}".strip()
 
 
 def _shares(proved: Mapping[str, Runs]) -> str:
