@@ -15,6 +15,7 @@ import pytest
 from tests.live import proofs
 from tests.live.reasons import USUAL, reason_for
 from tests.live.rollouts import Ran, count, run_cases, slug
+from tests.live.rollouts import trained_share as trained_share
 from tests.live.test_live_harnesses import secrets_left
 from tests.live.upsets import CASES
 
