@@ -212,6 +212,17 @@ def test_an_image_is_refused_from_a_user_and_shown_as_left_out_from_a_tool() -> 
     assert [finding.code for finding in call.findings] == ["media_omitted"]
 
 
+def test_an_image_a_tool_brought_is_left_out_up_to_the_next_reply_and_refused_after_it() -> None:
+    image = {"type": "image_url", "image_url": {"url": "data:image/png;base64,AA=="}}
+    result, note = {"role": "tool", "tool_call_id": "c", "content": "see"}, {"role": "system", "content": "S"}
+    brought = [result, note, {"role": "user", "content": [{"type": "text", "text": "Attached:"}, image]}]
+    call = decode(brought)
+    assert call.messages[2].content == "Attached:\n[image omitted: this model reads text only]"
+    assert [finding.code for finding in call.findings] == ["media_omitted"]
+    given = [*brought, {"role": "assistant", "content": "ok"}, {"role": "user", "content": [image]}]
+    assert refusal({"messages": given}).startswith("messages[4].content[0]: this model reads text only")
+
+
 @pytest.mark.parametrize(
     ("fields", "thinking"),
     [
@@ -221,6 +232,10 @@ def test_an_image_is_refused_from_a_user_and_shown_as_left_out_from_a_tool() -> 
         ({"enable_thinking": False}, False),
         ({"thinking": {"type": "disabled"}}, False),
         ({"thinking": {"type": "enabled"}}, True),
+        ({"reasoning": {"effort": "none"}}, False),
+        ({"reasoning": {"effort": "low"}}, True),
+        ({"reasoning": {"summary": "auto"}}, None),
+        ({"chat_template_kwargs": {"thinking": True}}, True),
         ({"chat_template_kwargs": {"enable_thinking": False}, "reasoning_effort": "high"}, False),
     ],
 )

@@ -233,11 +233,44 @@ def test_results_with_ids_name_the_call_they_answer() -> None:
     assert [(m.tool_call_id, m.content) for m in call.messages[2:]] == [("f_2", "2"), ("f_1", "1")]
 
 
-def test_a_result_sent_twice_is_read_once() -> None:
-    calls = {"role": "model", "parts": [{"functionCall": {"id": "f_1", "name": "f", "args": {}}}]}
-    call = decode(GO, calls, {"role": "user", "parts": [answer_part("f", "1", id="f_1")] * 2})
-    assert [m.content for m in call.messages[2:]] == ["1"]
-    assert codes(call) == ["duplicate_output"]
+@pytest.mark.parametrize("ids", [{"id": "f_1"}, {}], ids=["by id", "by name"])
+def test_a_result_sent_twice_is_read_once(ids: dict[str, str]) -> None:
+    calls = {"role": "model", "parts": [{"functionCall": {"name": "f", "args": {}, **ids}}]}
+    once = {"role": "user", "parts": [answer_part("f", "1", **ids)]}
+    for results in ([{"role": "user", "parts": once["parts"] * 2}], [once, once]):
+        call = decode(GO, calls, *results)
+        assert [m.content for m in call.messages[2:]] == ["1"]
+        assert codes(call) == ["duplicate_output"]
+    twice = {"role": "model", "parts": calls["parts"] * 2}
+    if not ids:
+        assert len(decode(GO, twice, {"role": "user", "parts": once["parts"] * 2}).messages) == 4
+
+
+@pytest.mark.parametrize("role", ["user", "function", "tool"])
+@pytest.mark.parametrize("apart", [False, True], ids=["in one content", "each in its own"])
+def test_results_whose_ids_no_call_has_take_the_order_of_the_calls_by_name(role: str, apart: bool) -> None:
+    calls = [{"functionCall": {"name": "f", "args": {}, "id": "a"}}, {"functionCall": {"name": "g", "args": {}}}]
+    parts = [answer_part("g", "G", id="x"), answer_part("f", "F", id="a")]
+    contents = [{"role": role, "parts": [part]} for part in parts] if apart else [{"role": role, "parts": parts}]
+    call = decode(GO, {"role": "model", "parts": calls}, *contents)
+    assert [(m.role, m.content) for m in call.messages[2:]] == [("tool", "F"), ("tool", "G")]
+
+
+def test_media_a_tool_brought_are_left_out_up_to_the_next_reply_and_refused_after_it() -> None:
+    brought = [{"parts": [answer_part("f", "A")]}, {"parts": [BLOB]}]
+    call = decode(*brought)
+    assert call.messages[1].content == "[file omitted: this model reads text only]"
+    assert codes(call) == ["media_omitted"]
+    said = {"role": "model", "parts": [{"text": "ok"}]}
+    assert refusal({"contents": [*brought, said, {"parts": [BLOB]}]}).startswith("contents[3].parts[0]: this model")
+    told = {"contents": [GO], "systemInstruction": {"parts": [BLOB]}}
+    assert refusal(told).startswith("systemInstruction.parts[0]: this model reads text only")
+
+
+def test_a_part_that_is_text_and_call_is_both() -> None:
+    part = {"text": "So:", "functionCall": {"name": "f", "args": {}}}
+    call = decode(GO, {"role": "model", "parts": [part]}, GO)
+    assert call.messages[1] == Message("assistant", "So:", tool_calls=(ToolCall("", "f", "{}"),))
 
 
 def test_results_of_every_form_become_text() -> None:
@@ -265,7 +298,7 @@ def test_files_are_refused_from_a_user_and_shown_as_left_out_beside_a_result() -
 
 def test_googles_own_tools_and_parts_are_left_out_with_findings() -> None:
     made = {"role": "model", "parts": [{"executableCode": {"code": "1"}}, {"text": "a"}]}
-    call = decode(GO, made, tools=[{"googleSearch": {}}, {"functionDeclarations": [{"name": "f"}]}])
+    call = decode(GO, made, GO, tools=[{"googleSearch": {}}, {"functionDeclarations": [{"name": "f"}]}])
     assert call.messages[1] == Message("assistant", "a")
     assert call.tools == (Tool("f"),)
     assert sorted(codes(call)) == ["block_dropped", "tool_dropped"]

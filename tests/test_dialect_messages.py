@@ -223,6 +223,9 @@ def test_the_billing_header_is_removed_before_anything_else() -> None:
     assert both.messages[0] == Message("system", "S")
     assert decode(GO, system=[header]).messages == (Message("user", "go"),)
     assert decode(GO, system=header["text"]).messages == (Message("user", "go"),)
+    joined = f"{header['text']}\nS1\nS2"
+    for system in (joined, [{"type": "text", "text": joined}], [joined]):
+        assert decode(GO, system=system).messages[0] == Message("system", "S1\nS2")
 
 
 def test_a_system_message_in_mid_conversation_stays_where_it_is() -> None:
@@ -269,6 +272,27 @@ def test_images_and_files_are_refused_from_a_user_and_shown_as_left_out_from_a_t
         "[browser_state omitted: this model cannot read it]"
     )
     assert [finding.code for finding in call.findings] == ["media_omitted", "media_omitted", "block_dropped"]
+
+
+def test_media_a_tool_brought_are_left_out_up_to_the_next_reply_and_refused_after_it() -> None:
+    nested = {"type": "document", "source": {"type": "content", "content": [{"type": "text", "text": "A"}, IMAGE]}}
+    result = {"type": "tool_result", "tool_use_id": "t", "content": [nested]}
+    brought = [{"role": "user", "content": [result, PDF]}, {"role": "user", "content": [IMAGE]}]
+    call = decode(brought)
+    assert [message.content for message in call.messages] == [
+        "A\n[image omitted: this model reads text only]",
+        "[document omitted: this model reads text only]",
+        "[image omitted: this model reads text only]",
+    ]
+    assert [finding.code for finding in call.findings] == ["media_omitted"] * 3
+    given = [*brought, {"role": "assistant", "content": "ok"}, {"role": "user", "content": [PDF]}]
+    assert refusal({"messages": given}).startswith("messages[3].content[0]: this model reads text only")
+
+
+def test_an_empty_document_is_text_all_the_same() -> None:
+    assert decode([{"role": "user", "content": [{**NOTE, "source": {"type": "text", "data": ""}}]}]).messages == (
+        Message("user", "T"),
+    )
 
 
 def test_documents_and_search_results_that_are_text_are_read() -> None:

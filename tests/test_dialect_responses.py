@@ -225,6 +225,16 @@ def test_a_late_output_is_no_missing_one() -> None:
     assert codes(call) == []
 
 
+def test_an_output_sent_twice_is_read_once_and_a_second_one_of_other_text_stays() -> None:
+    call = decode([user("go"), call_item("c1"), output_item("c1", "A"), output_item("c1", "A"), output_item("c1", "B")])
+    assert [message.content for message in call.messages[2:]] == ["A", "B"]
+    assert codes(call) == ["duplicate_output"]
+
+
+def test_an_item_whose_type_is_null_is_a_message() -> None:
+    assert decode([{"type": None, "role": "user", "content": "go"}]).messages == (Message("user", "go"),)
+
+
 def test_an_orphan_output_becomes_user_text() -> None:
     call = decode([user("go"), output_item("gone", "late")])
     assert call.messages[1].role == "user"
@@ -404,8 +414,14 @@ def test_an_empty_reply_is_an_empty_message_that_a_history_can_hold() -> None:
     assert decode([user("go"), *items]).messages[1] == Message("assistant")
 
 
-def test_a_user_image_is_refused() -> None:
+def test_a_user_image_is_refused_unless_a_tool_brought_it() -> None:
     image = {"role": "user", "content": [{"type": "input_image", "image_url": "data:image/png;base64,AA=="}]}
+    call = decode([user("go"), call_item("c1"), output_item("c1", "attached"), image])
+    assert call.messages[3] == Message("user", "[image omitted: this model reads text only]")
+    assert codes(call) == ["media_omitted"]
+    said = {"role": "assistant", "content": "ok"}
+    with pytest.raises(GatewayError):
+        decode([user("go"), call_item("c1"), output_item("c1", "attached"), said, image])
     assert refusal({"input": [image]}) == (
         "input[0].content[0]: this model reads text only, image content is not supported."
     )

@@ -30,7 +30,9 @@ from harbor_env.gateway.dialects.opaque import unseal
 from harbor_env.gateway.types import Finding, Message, Tool, ToolCall
 
 BILLING = "x-anthropic-billing-header"
-"""Opens a system block that changes with the transport and says nothing to a model."""
+"""Opens a line of the system prompt that changes with the transport and says nothing to a model."""
+_READ = frozenset({"text", "tool_reference", "search_result"})
+"""Types of blocks that are text, or stand for it."""
 
 
 def system_text(body: Json) -> str:
@@ -38,13 +40,17 @@ def system_text(body: Json) -> str:
     system = body.get("system")
     blocks = [system] if isinstance(system, str) else system
     if isinstance(blocks, list):
-        blocks = [block for block in blocks if not _is_billing(block)]
+        blocks = [_without_billing(block) for block in blocks]
     return content_at({"system": blocks}, "system", "\n")
 
 
-def _is_billing(block: Any) -> bool:
-    text = block.get("text") if isinstance(block, dict) else block
-    return isinstance(text, str) and text.startswith(BILLING)
+def _without_billing(block: Any) -> Any:
+    """A system block less the line about billing it may open with; other shapes as they are."""
+    if isinstance(block, str):
+        return block.partition("\n")[2] if block.startswith(BILLING) else block
+    if isinstance(block, dict) and isinstance(text := block.get("text"), str) and text.startswith(BILLING):
+        return {**block, "text": _without_billing(text)}
+    return block
 
 
 class History:
@@ -55,6 +61,7 @@ class History:
         self._deferred = deferred
         self._findings = findings
         self._names: dict[str, str] = {}
+        self._answering = False
 
     def add(self, value: Any) -> None:
         item = an_object(value)
@@ -69,9 +76,11 @@ class History:
             raise WrongField(f"unknown role {role[:80]!r}", "role")
 
     def _user(self, item: Json) -> None:
-        if not isinstance(item.get("content"), list):
+        content = item.get("content")
+        if not isinstance(content, list):
             self.messages.append(Message("user", content_at(item, "content", "\n")))
             return
+        self._answering |= any(isinstance(block, dict) and block.get("type") == "tool_result" for block in content)
         before = len(self.messages)
         run: list[str] = []
         each_at(item, "content", partial(self._user_block, run))
@@ -84,7 +93,7 @@ class History:
             self._flush(run)
             self._result(block)
         else:
-            run.append(self._text(None, block))
+            run.append(self._text(block))
 
     def _flush(self, run: list[str]) -> None:
         """The texts since the last result are one user message."""
@@ -95,27 +104,32 @@ class History:
 
     def _result(self, block: Json) -> None:
         if isinstance(block.get("content"), list):
-            text = "\n".join(filter(None, each_at(block, "content", partial(self._text, self._findings))))
+            text = "\n".join(filter(None, each_at(block, "content", self._result_text)))
         else:
             text = content_at(block, "content", "\n")
         answered = name_at(block, "tool_use_id")
         name, is_error = self._names.get(answered, ""), flag_at(block, "is_error")
         self.messages.append(Message("tool", text, tool_call_id=answered, name=name, is_error=is_error))
 
-    def _text(self, findings: list[Finding] | None, block: Any) -> str:
-        """A user or result block as text. Inside a result (`findings` given) nothing is refused for its type."""
+    def _result_text(self, block: Any) -> str:
+        """A block inside a result as text: nothing is refused for its type."""
         kind = block.get("type") if isinstance(block, dict) else None
-        if kind == "text" or not isinstance(kind, str):
-            return part_text(block)
+        if isinstance(kind, str) and kind not in MEDIA and kind not in _READ:
+            self._findings.append(Finding("block_dropped", kind[:80]))
+            return f"[{kind[:80]} omitted: this model cannot read it]"
+        return self._text(block)
+
+    def _text(self, block: Any) -> str:
+        """A user's block as text. Media are refused, but for those that came with a result, which a tool chose."""
+        kind = block.get("type") if isinstance(block, dict) else None
+        findings = self._findings if self._answering else None
         if kind == "tool_reference":
             return self._reference(name_at(block, "tool_name"))
-        if kind == "document" and (text := _document(block)):
+        if kind == "document" and (text := _document(block, findings)) is not None:
             return text
         if kind == "search_result":
-            return f"{text_at(block, 'title')} ({text_at(block, 'source')})\n{content_at(block, 'content', chr(10))}"
-        if findings is not None and kind not in MEDIA:
-            findings.append(Finding("block_dropped", kind[:80]))
-            return f"[{kind[:80]} omitted: this model cannot read it]"
+            found = content_at(block, "content", "\n", findings)
+            return f"{text_at(block, 'title')} ({text_at(block, 'source')})\n{found}"
         return part_text(block, findings)
 
     def _reference(self, name: str) -> str:
@@ -126,6 +140,7 @@ class History:
         return f"Tool loaded: {json_text({'type': 'function', 'function': function})}"
 
     def _assistant(self, item: Json) -> None:
+        self._answering = False
         if not isinstance(item.get("content"), list):
             self.messages.append(Message("assistant", content_at(item, "content", "")))
             return
@@ -165,18 +180,22 @@ class _Said:
         self.calls: list[ToolCall] = []
 
 
-def _document(block: Json) -> str:
-    """The text of a document that has one; "" for a file of bytes."""
-    text = read_at(block, "source", _source_text)
+def _document(block: Json, findings: list[Finding] | None) -> str | None:
+    """The text of a document that is one; None for a file of bytes."""
+    text = read_at(block, "source", lambda source: _source_text(an_object(source), findings))
     title = text_at(block, "title")
-    return f"{title}\n{text}" if title and text else text
+    return text if text is None else "\n".join(filter(None, (title, text)))
 
 
-def _source_text(value: Any) -> str:
-    source = an_object(value)
-    if source.get("type") == "text":
-        return text_at(source, "data")
-    return content_at(source, "content", "\n") if source.get("type") == "content" else ""
+def _source_text(source: Json, findings: list[Finding] | None) -> str | None:
+    kind = source.get("type")
+    return (
+        text_at(source, "data")
+        if kind == "text"
+        else content_at(source, "content", "\n", findings)
+        if kind == "content"
+        else None
+    )
 
 
 def _call(block: Json) -> ToolCall:

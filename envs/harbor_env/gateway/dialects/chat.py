@@ -150,11 +150,15 @@ class Chat:
 
 
 class _History:
-    """Messages in order, with the functions called so far by id: a result seldom says which it answers."""
+    """Messages in order, with the functions called so far by id: a result seldom says which it answers.
+
+    Between results and the next reply, media in a user message are a tool's: only text fits into a result.
+    """
 
     def __init__(self, findings: list[Finding]) -> None:
         self._findings = findings
         self._names: dict[str, str] = {}
+        self._answering = False
 
     def message(self, value: Any) -> Message:
         item = an_object(value)
@@ -162,13 +166,14 @@ class _History:
         if role is None:
             raise WrongField(f"unknown role {item['role'][:80]!r}", "role")
         refuse_fields(item, _OLDER)
+        self._answering = role == "tool" or (self._answering and role != "assistant")
         if role == "tool":
             answered, name = text_at(item, "tool_call_id"), text_at(item, "name")
             text = content_at(item, "content", "\n", self._findings)
             return Message(role, text, tool_call_id=answered, name=self._names.get(answered, name))
         note(self._findings, [Finding("field_ignored", f"messages[].{key}") for key in _MEANT if item.get(key)])
         if role != "assistant":
-            return Message(role, content_at(item, "content", "\n"))
+            return Message(role, content_at(item, "content", "\n", self._findings if self._answering else None))
         text = content_at(item, "content", "") or text_at(item, "refusal")
         reasoning = text_at(item, "reasoning_content") or text_at(item, "reasoning")
         if not item.get("tool_calls"):

@@ -230,7 +230,7 @@ def part_text(part: Any, findings: list[Finding] | None = None) -> str:
 
 
 def no_media(what: str, findings: list[Finding] | None) -> str:
-    """The placeholder for media inside a tool result, which a harness cannot avoid; refused elsewhere."""
+    """The placeholder for media that came with a tool's result, which a harness cannot avoid; refused elsewhere."""
     if findings is None:
         raise WrongField(f"this model reads text only, {what} content is not supported")
     findings.append(Finding("media_omitted", what))

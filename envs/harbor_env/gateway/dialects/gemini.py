@@ -33,6 +33,7 @@ from harbor_env.gateway.dialects.unheeded import (
     CONTINUITY,
     note_allowed,
     note_effort,
+    note_prefill,
     refuse_fields,
     unread_fields,
 )
@@ -102,6 +103,8 @@ class Gemini:
             history.messages.append(Message("system", system))
         if not each_at(body, "contents", history.add):
             raise WrongField("must be a list of at least one content", "contents")
+        if history.messages[-1].role == "assistant":
+            note_prefill(findings)
         config = object_at(body, key_of(body, "generationConfig"))
         if (integer_at(config, key_of(config, "candidateCount")) or 1) != 1:
             raise WrongField("only one candidate is served", "generationConfig.candidateCount")

@@ -40,8 +40,11 @@ def instruction_text(value: Any) -> str:
     return "\n".join(filter(None, each_at(an_object(value), "parts", _plain_text)))
 
 
-def _plain_text(part: Any) -> str:
-    return part if isinstance(part, str) else text_at(an_object(part), "text")
+def _plain_text(value: Any) -> str:
+    part = {"text": value} if isinstance(value, str) else an_object(value)
+    if "text" not in part and any(key in part for key in _MEDIA):
+        return no_media("file", None)
+    return text_at(part, "text")
 
 
 class _Said:
@@ -61,13 +64,15 @@ class History:
         self.messages: list[Message] = []
         self._findings = findings
         self._names: dict[str, str] = {}
+        self._reply = 0
+        self._answering = False
 
     def add(self, value: Any) -> None:
         item = an_object(value)
         role = text_at(item, "role") or "user"
         if role == "model":
             self._model(item)
-        elif role in ("user", "function"):
+        elif role in ("user", "function", "tool"):
             self._user(item)
         elif role == "system":
             self.messages.append(Message("system", instruction_text(item)))
@@ -77,6 +82,7 @@ class History:
     def _model(self, item: Json) -> None:
         said = _Said()
         each_at(item, "parts", partial(self._model_part, said))
+        self._reply, self._answering = len(self.messages), False
         self._names.update((call.id, call.name) for call in said.calls if call.id)
         reasoning = "\n".join(filter(None, said.thoughts)) or said.sealed
         self.messages.append(Message("assistant", "".join(said.texts), reasoning, tuple(said.calls)))
@@ -89,11 +95,11 @@ class History:
         called = key_of(part, "functionCall")
         if called in part:
             said.calls.append(read_at(part, called, _call))
-        elif flag_at(part, "thought"):
+        if flag_at(part, "thought"):
             said.thoughts.append(text_at(part, "text"))
         elif "text" in part:
             said.texts.append(text_at(part, "text"))
-        elif set(part) - {"thought", "thoughtSignature", "thought_signature"}:
+        elif set(part) - {called, "thought", "thoughtSignature", "thought_signature"}:
             self._findings.append(Finding("block_dropped", ", ".join(sorted(part))[:80]))
 
     def _user(self, item: Json) -> None:
@@ -101,11 +107,12 @@ class History:
         run: list[str] = []
         parts = item.get("parts")
         answers = isinstance(parts, list) and any(_response_key(part) for part in parts)
-        each_at(item, "parts", partial(self._user_part, run, self._findings if answers else None, before))
+        self._answering |= answers
+        each_at(item, "parts", partial(self._user_part, run))
         self._flush(run)
-        if len(self.messages) == before:
+        if len(self.messages) == before and not answers:
             self.messages.append(Message("user"))
-        self._order(before)
+        self._order()
 
     def _flush(self, run: list[str]) -> None:
         """The texts since the last result are one user message."""
@@ -114,22 +121,33 @@ class History:
             self.messages.append(Message("user", text))
         run.clear()
 
-    def _user_part(self, run: list[str], findings: list[Finding] | None, before: int, value: Any) -> None:
+    def _user_part(self, run: list[str], value: Any) -> None:
         part = {"text": value} if isinstance(value, str) else an_object(value)
         answer = _response_key(part)
         if answer:
             result = read_at(part, answer, self._result)
-            if result.tool_call_id and result in self.messages[before:]:
-                self._findings.append(Finding("duplicate_output", f"call {result.tool_call_id[:80]}"))
+            if self._is_duplicate(result):
+                self._findings.append(Finding("duplicate_output", f"call {result.tool_call_id or result.name}"[:90]))
                 return
             self._flush(run)
             self.messages.append(result)
         elif "text" in part:
             run.append(text_at(part, "text"))
         elif any(key in part for key in _MEDIA):
-            run.append(no_media("file", findings))
+            run.append(no_media("file", self._findings if self._answering else None))
         elif part:
             raise WrongField(f"unknown part {', '.join(sorted(part))[:80]!r}")
+
+    def _is_duplicate(self, result: Message) -> bool:
+        """It was sent since the reply it answers; without an id, as often as that reply called its function."""
+        alike = self.messages[self._reply :].count(result)
+        if result.tool_call_id:
+            return alike > 0
+        return 0 < sum(call.name == result.name for call in self._calls()) <= alike
+
+    def _calls(self) -> tuple[ToolCall, ...]:
+        """What the last reply called."""
+        return self.messages[self._reply].tool_calls if self.messages[self._reply :] else ()
 
     def _result(self, value: Any) -> Message:
         item = an_object(value)
@@ -141,20 +159,28 @@ class History:
         text = "\n".join(filter(None, texts))
         return Message("tool", text, tool_call_id=answered, name=name, is_error=set(response) == {"error"})
 
-    def _order(self, before: int) -> None:
-        """Results without ids take the order of the calls they answer."""
-        results = self.messages[before:]
-        calls = self.messages[before - 1].tool_calls if before else ()
-        if len(calls) < 2 or any(m.role != "tool" or m.tool_call_id for m in results[: len(calls)]):
+    def _order(self) -> None:
+        """Results that name no call take the order of the calls they answer."""
+        calls, start = self._calls(), self._reply + 1
+        results = self.messages[start : start + len(calls)]
+        known = {call.id for call in calls if call.id}
+        if len(calls) < 2 or any(m.role != "tool" for m in results) or all(m.tool_call_id in known for m in results):
             return
-        waiting, ordered = results[: len(calls)], []
+        ordered = []
         for call in calls:
-            match = next((m for m in waiting if m.name == call.name), None)
+            match = next((m for m in results if _answers(m, call, known)), None)
             if match is None:
                 return
-            waiting.remove(match)
+            results.remove(match)
             ordered.append(match)
-        self.messages[before : before + len(calls)] = ordered
+        self.messages[start : start + len(calls)] = ordered
+
+
+def _answers(result: Message, call: ToolCall, known: set[str]) -> bool:
+    """By the id where the call has one that results know, else by the name."""
+    if result.tool_call_id in known:
+        return result.tool_call_id == call.id
+    return result.name == call.name
 
 
 def _response_key(part: Any) -> str:

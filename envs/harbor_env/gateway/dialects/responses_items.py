@@ -55,6 +55,7 @@ class History:
         self._thoughts: list[str] = []
         self._calls: list[ToolCall] = []
         self._speaking = False
+        self._answering = False
         self._readers: dict[str, Callable[[Json], None]] = {
             "message": self._message,
             "reasoning": self._reasoning,
@@ -70,7 +71,7 @@ class History:
 
     def add(self, value: Any) -> None:
         item = an_object(value)
-        kind = item.get("type", "message")
+        kind = "message" if item.get("type") is None else item["type"]
         if not isinstance(kind, str):
             raise unknown_type(kind)
         read = self._readers.get(kind)
@@ -109,6 +110,7 @@ class History:
         reasoning = "\n".join(filter(None, self._thoughts))
         self._messages.append(Message("assistant", "".join(self._texts), reasoning, tuple(self._calls)))
         self._texts, self._thoughts, self._calls, self._speaking = [], [], [], False
+        self._answering = False
 
     def _message(self, item: Json) -> None:
         role = _ROLES.get(name_at(item, "role"))
@@ -118,7 +120,8 @@ class History:
             self._speaking = True
             self._texts.append(content_at(item, "content", ""))
         else:
-            self.say(role, content_at(item, "content", "\n"))
+            brought = self._answering and not self._speaking
+            self.say(role, content_at(item, "content", "\n", self._findings if brought else None))
 
     def _reasoning(self, item: Json) -> None:
         """Our own sealed text is exact; else what the item shows in the open."""
@@ -164,10 +167,15 @@ class History:
             self.say("user", f"{ORPHAN}\n{text}")
             return
         self._end_reply()
-        self._answered.add(call_id)
         failed = item.get("status") == "failed"
         name = self._names.get(call_id, "")
-        self._messages.append(Message("tool", text, tool_call_id=call_id, name=name, is_error=failed))
+        result = Message("tool", text, tool_call_id=call_id, name=name, is_error=failed)
+        if call_id in self._answered and result in self._messages[-len(self._answered) :]:
+            self._findings.append(Finding("duplicate_output", f"call {call_id[:80]}"))
+            return
+        self._answering = True
+        self._answered.add(call_id)
+        self._messages.append(result)
 
     def _compacted(self, item: Json) -> None:
         text = unseal(text_at(item, "encrypted_content"))

@@ -13,6 +13,9 @@ from typing import Any
 from harbor_env.gateway.rendering.grammars.json_call import refuse
 from harbor_env.gateway.types import Tool
 
+MAX_REFERENCES = 4
+"""References inside references that are followed."""
+_UNIONS = ("anyOf", "oneOf", "allOf")
 _NULLS = ("null", "None")
 _BOOLEANS = {"true": True, "True": True, "false": False, "False": False}
 _JSON_TYPES: dict[type, frozenset[str]] = {
@@ -30,8 +33,28 @@ def parameter_schemas(tools: Sequence[Tool], name: str) -> Mapping[str, Any]:
     for tool in tools:
         properties = tool.parameters.get("properties") if tool.name == name else None
         if isinstance(properties, Mapping):
-            return properties
+            return {key: _inlined(schema, tool.parameters, MAX_REFERENCES) for key, schema in properties.items()}
     return {}
+
+
+def _inlined(schema: Any, root: Mapping[str, Any], depth: int) -> Any:
+    """The schema with what its own references, and those of its unions, stand for."""
+    if not isinstance(schema, Mapping) or depth == 0:
+        return schema
+    reference = schema.get("$ref")
+    if isinstance(reference, str):
+        target = _referenced(reference, root)
+        return _inlined({**target, **{k: v for k, v in schema.items() if k != "$ref"}}, root, depth - 1)
+    unions = {key: schema[key] for key in _UNIONS if isinstance(schema.get(key), list)}
+    return {**schema, **{key: [_inlined(b, root, depth) for b in branches] for key, branches in unions.items()}}
+
+
+def _referenced(reference: str, root: Mapping[str, Any]) -> Mapping[str, Any]:
+    """What a JSON pointer into the same document points at; empty where it is no schema."""
+    place: Any = root
+    for step in reference.removeprefix("#/").split("/"):
+        place = place.get(step.replace("~1", "/").replace("~0", "~")) if isinstance(place, Mapping) else None
+    return place if isinstance(place, Mapping) else {}
 
 
 def typed(text: str, schema: Any) -> Any:
@@ -42,6 +65,8 @@ def typed(text: str, schema: Any) -> Any:
     plain = text.strip()
     if plain in _NULLS and (not types or "null" in types):
         return None
+    if types and types <= {"boolean", "null"}:
+        return _BOOLEANS.get(plain.lower(), text)
     value = _literal(plain)
     if value is None:
         return text
@@ -56,10 +81,12 @@ def declared_types(schema: Any) -> set[str]:
         return set()
     declared = schema.get("type")
     types = {declared} if isinstance(declared, str) else set(declared) if isinstance(declared, list) else set()
-    for union in ("anyOf", "oneOf", "allOf"):
+    for union in _UNIONS:
         branches = schema.get(union)
         for branch in branches if isinstance(branches, list) else ():
             types |= declared_types(branch)
+    if types and schema.get("nullable") is True:
+        types.add("null")
     values = schema.get("enum", [schema["const"]] if "const" in schema else None)
     if not types and isinstance(values, list):
         types = {kind for value in values for kind in _kinds(value)}
