@@ -89,6 +89,7 @@ class FailureReason(_Wire):
 
     kind: Literal["sandbox", "agent", "verifier", "engine", "capture", "timeout", "cancelled", "task"]
     sentence: str
+    retryable: bool = Field(default=False, description="A sandbox was refused for want of capacity, rate or quota.")
 
 
 class HarborResult(_Wire):

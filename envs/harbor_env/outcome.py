@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from harbor_env.reward import Selected
+from harbor_env.sandboxes.capacity import lacks_capacity
 
 Kind = Literal["sandbox", "agent", "verifier", "engine", "capture", "timeout", "cancelled", "task"]
 Phase = Literal["none", "sandbox", "setup", "agent", "verifier"]
@@ -33,10 +34,14 @@ SANDBOX_ERRORS = frozenset(
 
 @dataclass(frozen=True, slots=True)
 class Reason:
-    """Why there is no score: `kind` is stable, `sentence` is for people."""
+    """Why there is no score: `kind` is stable, `sentence` is for people.
+
+    `retryable` says that a sandbox was refused for want of capacity, rate or quota: waiting may mend it.
+    """
 
     kind: Kind
     sentence: str
+    retryable: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,6 +74,8 @@ class Outcome:
 def judge(ran: Ran, selected: Selected, turns: int, findings: Mapping[str, int]) -> Outcome:
     """Score or reason. A harness that timed out or exited badly after real turns keeps the reward its work earned."""
     engine_failures = [code for code in ENGINE_CODES if findings.get(code)]
+    if ran.phase in ("sandbox", "verifier") and lacks_capacity(ran.error_type, ran.error * (ran.phase == "sandbox")):
+        return _failed("sandbox", "The backend has no room for a sandbox just now", ran.error, retryable=True)
     if ran.phase in ("none", "sandbox", "setup"):
         return _failed(*PHASES[ran.phase], ran.error)
     if ran.error_type in SANDBOX_ERRORS:
@@ -95,8 +102,9 @@ def _flags(ran: Ran, findings: Mapping[str, int]) -> Iterator[str]:
         yield "budget"
 
 
-def _failed(kind: Kind, sentence: str, cause: str = "") -> Outcome:
-    return Outcome(False, None, Reason(kind, one_line(f"{sentence.rstrip('.')}: {cause}" if cause else sentence)))
+def _failed(kind: Kind, sentence: str, cause: str = "", *, retryable: bool = False) -> Outcome:
+    told = one_line(f"{sentence.rstrip('.')}: {cause}" if cause else sentence)
+    return Outcome(False, None, Reason(kind, told, retryable))
 
 
 def one_line(text: str, limit: int = 300) -> str:

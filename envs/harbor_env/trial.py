@@ -1,17 +1,23 @@
 """Harbor's own trial, run once for one session: the only file that builds a `TrialConfig`.
 
-Invariant: Harbor never retries here, because a second attempt in one session would mix two rollouts.
+Invariant: once a harness has begun nothing is tried again, because a second attempt in one session would mix two
+rollouts.
 """
 
 from __future__ import annotations
 
+import asyncio
+import os
+import shutil
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from harbor_env.harnesses.wiring import Connection, agent_config  # first: it quietens litellm before Harbor imports it
 
 # isort: split
+from harbor.agents.installed.base import BaseInstalledAgent
 from harbor.models.trial.config import TaskConfig, TrialConfig, VerifierConfig
 from harbor.models.trial.result import TimingInfo, TrialResult
 from harbor.trial.hooks import TrialEvent, TrialHookEvent
@@ -23,9 +29,17 @@ from harbor_env.grading import VERIFIER, note_tests, planted
 from harbor_env.harnesses import Harness
 from harbor_env.outcome import Phase, Ran
 from harbor_env.sandboxes import environment_config
+from harbor_env.sandboxes.backends import check_reach, check_ready, pace_of
+from harbor_env.sandboxes.capacity import lacks_capacity
+from harbor_env.sandboxes.pace import Pace, turn_of
+from harbor_env.sandboxes.places import places
+from harbor_env.tasks import check_secrets, load_task
 
 if TYPE_CHECKING:
     from harbor_env.rollout import RolloutSpec
+
+WORTH_TELLING = 0.5
+"""Seconds a sandbox waited for its turn, from which on that is a phase of its own, `queue`."""
 
 STARTS: dict[TrialEvent, Phase] = {
     TrialEvent.ENVIRONMENT_START: "sandbox",
@@ -43,25 +57,62 @@ class TrialFacts:
     seconds: dict[str, float] = field(default_factory=dict)
     planted: Planted = field(default_factory=Planted)
 
+    @property
+    def refused(self) -> bool:
+        """Whether no sandbox was made because the backend had no room for one."""
+        return self.ran.phase == "sandbox" and lacks_capacity(self.ran.error_type, self.ran.error)
+
 
 async def run_trial(
     spec: RolloutSpec, harness: Harness, session: OpenSession, at: Callable[[Phase], None]
 ) -> TrialFacts:
     """Run the task once; failures inside it are in the facts. `at` hears of phases as they begin.
 
-    Raises what Harbor raises for a task or a configuration it cannot load, and CancelledError.
+    A sandbox that is refused for want of capacity is asked for again, a bounded number of times: no harness has begun.
+    Raises what Harbor raises for a task or a configuration it cannot load, UsageError and TaskError for what is lacking
+    here, and CancelledError.
     """
+    await asyncio.to_thread(check_before, spec.sandbox, spec.task)
+    pace = pace_of(spec.sandbox, os.environ)
+    facts = await _run_once(spec, harness, session, at, pace)
+    for attempt in range(pace.tries - 1):
+        if not facts.refused:
+            return facts
+        await asyncio.sleep(pace.wait_before(attempt))
+        shutil.rmtree(spec.out / "logs" / spec.name, ignore_errors=True)
+        facts = await _run_once(spec, harness, session, at, pace)
+    if facts.refused:
+        return replace(facts, ran=replace(facts.ran, error=f"{facts.ran.error} (asked {pace.tries} times)"))
+    return facts
+
+
+def check_before(sandbox: str, task: Path) -> None:
+    """UsageError or TaskError where a rollout cannot end well, for want of something known before it begins."""
+    check_ready(sandbox, os.environ, Path.home())
+    check_secrets([load_task(task, within=Path("/"))], os.environ)
+
+
+async def _run_once(
+    spec: RolloutSpec, harness: Harness, session: OpenSession, at: Callable[[Phase], None], pace: Pace
+) -> TrialFacts:
     trial = await Trial.create(_trial_config(spec, harness, session))
+    if isinstance(trial.agent, BaseInstalledAgent):  # any other runs beside the gateway's caller, not in the sandbox
+        check_reach(spec.sandbox, spec.gateway.public or spec.gateway.url)
+    async with turn_of(spec.sandbox, pace, places().cache) as turn:
 
-    async def hear(event: TrialHookEvent) -> None:
-        at(STARTS[event.event])
-        if event.event is TrialEvent.AGENT_START:
-            await note_tests(trial.agent_environment, trial.paths.trial_dir)
+        async def hear(event: TrialHookEvent) -> None:
+            at(STARTS[event.event])
+            if event.event is TrialEvent.ENVIRONMENT_START:
+                await turn.come()
+            elif event.event is TrialEvent.AGENT_START:
+                turn.started()
+                await note_tests(trial.agent_environment, trial.paths.trial_dir)
 
-    for event in STARTS:
-        trial.add_hook(event, hear)
-    facts = _facts(await trial.run())
-    return replace(facts, planted=planted(trial.paths.trial_dir))
+        for event in STARTS:
+            trial.add_hook(event, hear)
+        facts = _facts(await trial.run())
+        queued = {"queue": round(turn.waited, 3)} if turn.waited >= WORTH_TELLING else {}
+    return replace(facts, seconds={**facts.seconds, **queued}, planted=planted(trial.paths.trial_dir))
 
 
 def _trial_config(spec: RolloutSpec, harness: Harness, session: OpenSession) -> TrialConfig:
