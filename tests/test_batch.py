@@ -11,12 +11,13 @@ from pathlib import Path
 import pytest
 
 from harbor_env.atif import AtifCheck
-from harbor_env.batch import Course, Job, plan_jobs, run_batch
+from harbor_env.batch import Course, Job, Rotation, plan_jobs, run_batch
+from harbor_env.errors import EngineError
 from harbor_env.gateway.types import Message, ToolCall
 from harbor_env.outcome import INFRASTRUCTURE, Reason
 from harbor_env.records import append_result, read_results, settled, write_rows
 from harbor_env.rollout import GatewayAddress, RolloutResult, RolloutSpec
-from tests.serving import Served, serving
+from tests.serving import FakeEngine, Served, serving
 from tests.tiny_harness import write_answer, write_task
 
 WRITES = Message("assistant", "Writing.", tool_calls=(ToolCall("", "bash", write_answer()),))
@@ -63,6 +64,16 @@ def test_harnesses_rotate_from_task_to_task_and_attempts_share_one() -> None:
     assert [job.harness for job in jobs] == ["one", "one", "pkg.mod:TWO", "pkg.mod:TWO"]
 
 
+@pytest.mark.parametrize(
+    ("rotation", "harnesses"),
+    [("task", "aabb"), ("attempt", "abba"), ("every", "aabbaabb")],
+)
+def test_a_rotation_says_which_harness_gets_which_attempt(rotation: Rotation, harnesses: str) -> None:
+    jobs = plan_jobs([(0, Path("/d/x")), (1, Path("/d/y"))], ["a", "b"], attempts=2, rotation=rotation)
+    assert "".join(job.harness for job in jobs) == harnesses
+    assert len({job.name for job in jobs}) == len(jobs)
+
+
 def test_a_result_reads_back_as_it_was_written_and_the_last_of_a_name_counts(tmp_path: Path) -> None:
     append_result(tmp_path, replace(RESULT, ok=False, reward=None, reason=Reason("engine", "down")))
     append_result(tmp_path, RESULT)
@@ -74,6 +85,13 @@ def test_a_line_cut_by_a_crash_is_no_result(tmp_path: Path) -> None:
     with (tmp_path / "results.jsonl").open("a") as file:
         file.write('{"name": "r2", "task"')
     assert list(read_results(tmp_path)) == ["r1"]
+
+
+def test_a_line_after_one_cut_by_a_crash_is_whole(tmp_path: Path) -> None:
+    (tmp_path / "results.jsonl").write_text('{"name": "r2", "task"')
+    append_result(tmp_path, RESULT)
+    append_result(tmp_path, replace(RESULT, name="r3"))
+    assert list(read_results(tmp_path)) == ["r1", "r3"]
 
 
 def test_only_failures_that_say_nothing_about_the_policy_are_run_again() -> None:
@@ -124,3 +142,42 @@ async def test_an_interrupted_batch_is_recorded_and_runs_what_is_missing_the_nex
         served.engine.gate.set()
         results = await run_batch(jobs, specs(served, out), out, watching)
     assert [result.ok for result in results] == [True, True]
+
+
+async def test_a_failure_of_the_infrastructure_is_tried_again_in_a_new_session_and_counts_once(
+    tmp_path: Path,
+) -> None:
+    jobs = plan_jobs([(0, write_task(tmp_path / "task"))], ["tests.tiny_harness:TINY"], attempts=1)
+    out, watching = tmp_path / "out", Watching()
+    engine = FakeEngine([EngineError("engine_down", "gone"), WRITES, DONE])
+    async with serving(tmp_path / "data", engine) as served:
+        [result] = await run_batch(jobs, specs(served, out), out, watching, Course(retries=1))
+    [first] = watching.tries
+    assert (result.ok, result.reward, result.tries) == (True, 1.0, 2)
+    assert result.earlier == (first.reason,)
+    assert first.reason is not None
+    assert first.reason.kind == "engine"
+    assert "" != first.session != result.session
+    assert watching.results == [result]
+    assert len((out / "results.jsonl").read_text().splitlines()) == 1
+
+
+async def test_tries_of_an_earlier_run_are_remembered_and_what_they_left_unsettled_is_run_again(tmp_path: Path) -> None:
+    jobs = plan_jobs([(0, write_task(tmp_path / "task"))], ["tests.tiny_harness:TINY"], attempts=1)
+    out = tmp_path / "out"
+    engine = FakeEngine([EngineError("engine_down", "gone")] * 2)
+    async with serving(tmp_path / "data", engine) as served:
+        [failed] = await run_batch(jobs, specs(served, out), out, Watching(), Course(retries=1))
+        [result] = await run_batch(jobs, specs(served, out), out, Watching(), Course(retries=1))
+    assert (failed.ok, failed.tries, len(failed.earlier)) == (False, 2, 1)
+    assert (result.ok, result.tries) == (True, 3)
+    assert [reason.kind for reason in result.earlier] == ["engine", "engine"]
+
+
+async def test_a_reward_of_zero_is_no_reason_to_try_again(tmp_path: Path) -> None:
+    jobs = plan_jobs([(0, write_task(tmp_path / "task"))], ["tests.tiny_harness:TINY"], attempts=1)
+    async with serving(tmp_path / "data") as served:
+        [result] = await run_batch(
+            jobs, specs(served, tmp_path / "out"), tmp_path / "out", Watching(), Course(retries=3)
+        )
+    assert (result.reward, result.tries) == (0.0, 1)
