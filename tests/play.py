@@ -41,11 +41,16 @@ def logprobs(ids: Sequence[int]) -> list[float]:
 
 @dataclass(slots=True)
 class Player:
-    """Sends histories, samples what the test says, and records; `history` helpers are left to the test."""
+    """Sends histories, samples what the test says, and records; `history` helpers are left to the test.
+
+    `sent` and `sampled` are the ids that went to the engine and came back, by turn, as an engine would have seen them.
+    """
 
     session: Session
     renderer: FakeRenderer = field(default_factory=FakeRenderer)
     tools: tuple[Tool, ...] = (BASH,)
+    sent: dict[str, list[int]] = field(default_factory=dict)
+    sampled: dict[str, list[int]] = field(default_factory=dict)
     _numbers: Iterator[int] = field(default_factory=lambda: itertools.count(1))
 
     def plan(self, *history: Message, tools: tuple[Tool, ...] | None = None, **call: Any) -> Plan:
@@ -68,6 +73,7 @@ class Player:
             created=0,
         )
         self.session.add(recorded.turn)
+        self.sent[recorded.turn.id], self.sampled[recorded.turn.id] = list(planned.prompt_ids), ids
         return recorded
 
     def ask(self, *history: Message, reply: Message, cut: int | None = None, **call: Any) -> Message:
