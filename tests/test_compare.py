@@ -1,0 +1,60 @@
+"""Evaluations compared, a task as the unit."""
+
+from __future__ import annotations
+
+import math
+
+import pytest
+
+from trl_integration.compare import Sample, by_harness, change, pass_rate
+
+
+def run(*rewards: float | None, harness: str = "pi", calls: int = 3, samples: int = 1) -> list[Sample]:
+    return [
+        Sample(f"task-{number}", harness, reward, calls, 10 * calls)
+        for number, reward in enumerate(rewards)
+        for _ in range(samples)
+    ]
+
+
+def test_more_samples_of_the_same_tasks_are_not_more_tasks() -> None:
+    once, often = pass_rate(run(1, 0, 1, 0)), pass_rate(run(1, 0, 1, 0, samples=50))
+    assert (once.mean, once.low, once.high) == (often.mean, often.low, often.high)
+    assert once.tasks == 4
+
+
+def test_what_could_not_be_scored_is_counted_and_in_no_mean() -> None:
+    rate = pass_rate(run(1, None, 0.9, 1))
+    assert (rate.mean, rate.tasks, rate.unscorable) == (pytest.approx(2 / 3), 3, 1)
+    with pytest.raises(ValueError, match="No rollout was scored"):
+        pass_rate(run(None))
+
+
+def test_an_interval_narrows_with_tasks_and_holds_the_mean() -> None:
+    few, many = pass_rate(run(*[1, 0] * 5)), pass_rate(run(*[1, 0] * 200))
+    assert few.low < many.low < 0.5 < many.high < few.high
+    assert many.high - many.low == pytest.approx(2 * 1.96 * 0.5 / math.sqrt(400), rel=0.1)
+
+
+def test_before_and_after_are_paired_by_task() -> None:
+    told = change(run(0, 0, 1, None), run(1, 0, 1, 1, calls=2))
+    assert told.passed.mean == pytest.approx(1 / 3)
+    assert told.passed.tasks == 3
+    assert told.passed.unscorable == 1
+    assert (told.both_passed, told.tool_calls, told.tokens) == (1, (3.0, 2.0), (30.0, 20.0))
+    assert told.cells["task-0"] == (0.0, 1.0)
+
+
+def test_a_steady_change_has_an_interval_that_excludes_nothing_else() -> None:
+    told = change(run(*[0] * 30), run(*[1] * 30))
+    assert (told.passed.low, told.passed.high) == (1.0, 1.0)
+    assert math.isnan(told.tool_calls[0])
+    with pytest.raises(ValueError, match="both times"):
+        change(run(1), [Sample("other", "pi", 1.0)])
+
+
+def test_samples_are_told_apart_by_harness() -> None:
+    assert {name: len(own) for name, own in by_harness([*run(1, 0), *run(1, harness="codex")]).items()} == {
+        "pi": 2,
+        "codex": 1,
+    }
