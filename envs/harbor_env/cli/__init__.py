@@ -9,7 +9,7 @@ import sys
 
 import typer
 
-from harbor_env.cli import bake, doctor, export, gateway, harnesses, info, rollout, serve
+from harbor_env.cli import bake, doctor, export, gateway, harnesses, info, push, rollout, serve
 from harbor_env.errors import HarborEnvError, TaskError, UsageError
 
 app = typer.Typer(
@@ -25,6 +25,7 @@ app = typer.Typer(
 for command in (
     rollout.rollout,
     serve.serve,
+    push.push,
     gateway.gateway,
     info.info,
     export.export,
