@@ -18,6 +18,7 @@ from harbor_env.server.app import create_app, uvicorn_config
 from harbor_env.server.backend import Backend
 from harbor_env.server.settings import ServerConfig
 from harbor_env.serving_gateway import EngineFlags
+from tests.fake_proxy import FakeProxy, proxying
 from tests.serving import FakeEngine, Served, serving
 
 TINY = "tests.tiny_harness:TINY"
@@ -26,11 +27,12 @@ ACTION = HarborAction(harness=TINY)
 
 @dataclass(frozen=True, slots=True)
 class Environments:
-    """A running environment server: its url, what its episodes share, and the gateway below it."""
+    """A running environment server: its url, what its episodes share, the gateway below it, and the way there."""
 
     url: str
     backend: Backend
     gateway: Served
+    way: FakeProxy
 
     @property
     def engine(self) -> FakeEngine:
@@ -43,10 +45,10 @@ class Environments:
 @asynccontextmanager
 async def environments(folder: Path, tasks: Path, **settings: Any) -> AsyncIterator[Environments]:
     """Serve the dataset `tasks` with `settings` of `ServerConfig`; everything is closed at the end."""
-    async with serving(folder / "gateway", admin_key="gateway-key") as gateway:
+    async with serving(folder / "gateway", admin_key="gateway-key") as gateway, proxying(gateway.url) as way:
         config = replace(
             ServerConfig(
-                engine=EngineFlags(gateway=gateway.url, admin_key="gateway-key"),
+                engine=EngineFlags(gateway=way.url, admin_key="gateway-key"),
                 datasets=(str(tasks),),
                 data=folder / "env",
                 port=_free_port(),
@@ -58,7 +60,7 @@ async def environments(folder: Path, tasks: Path, **settings: Any) -> AsyncItera
         serve = asyncio.create_task(server.serve())
         try:
             await until(lambda: server.started)
-            yield Environments(config.url, backend, gateway)
+            yield Environments(config.url, backend, gateway, way)
         finally:
             server.should_exit = True
             await serve

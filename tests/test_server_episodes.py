@@ -11,13 +11,16 @@ from collections.abc import AsyncIterator
 import pytest
 import pytest_asyncio
 
+from harbor_env.client import HarborEnv
 from harbor_env.gateway.types import Message, ToolCall
-from harbor_env.models import HarborAction
+from harbor_env.models import HarborAction, HarborState
 from tests.env_serving import ACTION, TINY, Environments, environments, until
+from tests.fake_proxy import proxying
 from tests.tiny_harness import write_answer, write_task
 
 WRITES = Message("assistant", "Writing.", tool_calls=(ToolCall("", "bash", write_answer()),))
 DONE = Message("assistant", "Done.")
+PROXY_IDLE = 0.7
 
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")  # one server for all: its workers import Harbor once
@@ -94,6 +97,39 @@ async def test_a_step_outlasts_any_message_time_out_on_heartbeats(served: Enviro
         await heard.wait()
         served.engine.gate.set()
         assert (await stepping).reward == 1.0
+
+
+async def test_a_step_survives_a_proxy_that_cuts_silent_connections_on_heartbeats_alone(served: Environments) -> None:
+    served.engine.gate.clear()
+    outlasted = asyncio.Event()
+
+    def hear(state: HarborState) -> None:
+        if state.seconds > 3 * PROXY_IDLE:
+            outlasted.set()
+
+    async with (
+        proxying(served.url, idle=PROXY_IDLE) as proxy,
+        HarborEnv(proxy.url, heartbeat_s=PROXY_IDLE / 5, on_state=hear) as env,
+    ):
+        await env.reset(seed=0)
+        stepping = asyncio.create_task(env.step(ACTION))
+        await outlasted.wait()
+        served.engine.gate.set()
+        assert (await stepping).reward == 1.0
+        assert proxy.cuts == 0
+
+
+async def test_a_step_cut_by_a_proxy_is_a_ConnectionError_and_its_rollout_is_cancelled(served: Environments) -> None:
+    served.engine.gate.clear()
+    async with (
+        proxying(served.url, idle=PROXY_IDLE) as proxy,
+        HarborEnv(proxy.url, heartbeat_s=60.0) as env,
+    ):
+        await env.reset(seed=0)
+        with pytest.raises(ConnectionError, match="closed the connection"):
+            await env.step(ACTION)
+        assert proxy.cuts == 1
+    await until(lambda: served.backend.pool.busy == 0)
 
 
 async def test_a_client_that_goes_away_cancels_its_rollout(served: Environments) -> None:

@@ -14,12 +14,14 @@ import pytest_asyncio
 from websockets.asyncio.client import connect
 
 from harbor_env.gateway.types import Message, ToolCall
-from harbor_env.models import HarborAction, HarborResult
+from harbor_env.models import HarborAction, HarborResult, HarborState
 from tests.env_serving import ACTION, TINY, Environments, environments, until
 from tests.tiny_harness import write_answer, write_task
 
 WRITES = Message("assistant", "Writing.", tool_calls=(ToolCall("", "bash", write_answer()),))
 DONE = Message("assistant", "Done.")
+
+IDLE = 1.5
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 
@@ -28,7 +30,7 @@ pytestmark = pytest.mark.asyncio(loop_scope="module")
 async def server(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Environments]:
     folder = tmp_path_factory.mktemp("server")
     write_task(folder / "tasks" / "one")
-    settings = {"max_concurrent_envs": 3, "idle": 1.5, "ping": 0.3}
+    settings = {"max_concurrent_envs": 3, "idle": IDLE, "ping": 0.3}
     async with environments(folder, folder / "tasks", **settings) as running:
         yield running
 
@@ -157,10 +159,19 @@ async def test_an_idle_connection_is_closed_and_its_slot_is_free(served: Environ
 
 
 async def test_a_step_that_outlasts_the_idle_time_is_left_alone(served: Environments) -> None:
-    stepping = await _stuck(served)
-    await asyncio.sleep(2.0)
-    served.engine.gate.set()
-    assert (await stepping).reward == 1.0
+    outlasted = asyncio.Event()
+
+    def hear(state: HarborState) -> None:
+        if state.seconds > IDLE + 0.2:
+            outlasted.set()
+
+    served.engine.gate.clear()
+    async with served.client(on_state=hear) as env:
+        await env.reset()
+        stepping = asyncio.create_task(env.step(ACTION))
+        await outlasted.wait()
+        served.engine.gate.set()
+        assert (await stepping).reward == 1.0
 
 
 async def test_a_half_open_connection_is_noticed_and_its_rollout_ended(served: Environments) -> None:

@@ -5,6 +5,8 @@ Errors are `GatewayError`; a gateway that does not answer is `engine_down`, sinc
 
 from __future__ import annotations
 
+import asyncio
+import time
 from collections.abc import Mapping
 from dataclasses import dataclass
 from types import TracebackType
@@ -14,6 +16,9 @@ import aiohttp
 import orjson
 
 from harbor_env.errors import STATUS, ErrorKind, GatewayError
+
+ASK_AGAIN = 0.5
+"""Seconds between requests to a gateway that does not answer."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,11 +32,15 @@ class OpenSession:
 
 
 class GatewayClient:
-    """Use as an async context manager. `url` has no trailing slash; `admin_key` may be "" on loopback."""
+    """Use as an async context manager. `url` has no trailing slash; `admin_key` may be "" on loopback.
 
-    def __init__(self, url: str, admin_key: str = "") -> None:
+    A gateway that does not answer is asked again for `patience` seconds: one that died may be started again.
+    """
+
+    def __init__(self, url: str, admin_key: str = "", *, patience: float = 0.0) -> None:
         self.url = url.rstrip("/")
         self._headers = {"Authorization": f"Bearer {admin_key}"} if admin_key else {}
+        self._patience = patience
         self._http: aiohttp.ClientSession | None = None
 
     async def __aenter__(self) -> Self:
@@ -67,11 +76,16 @@ class GatewayClient:
         if self._http is None:
             raise RuntimeError("GatewayClient is used outside its context")
         headers = {"Content-Type": "application/json"} if body is not None else {}
-        try:
-            async with self._http.request(method, self.url + path, data=body, headers=headers) as response:
-                answer = await response.read()
-        except (aiohttp.ClientError, TimeoutError) as error:
-            raise GatewayError("engine_down", f"The gateway at {self.url} does not answer: {error}.") from error
+        until = time.monotonic() + self._patience
+        while True:
+            try:
+                async with self._http.request(method, self.url + path, data=body, headers=headers) as response:
+                    answer = await response.read()
+                break
+            except (aiohttp.ClientError, TimeoutError) as error:
+                if time.monotonic() + ASK_AGAIN > until:
+                    raise GatewayError("engine_down", f"The gateway at {self.url} does not answer: {error}.") from error
+            await asyncio.sleep(ASK_AGAIN)
         if response.status >= 400:
             raise GatewayError(_kind(response.status), _message(answer) or f"The gateway answered {response.status}.")
         return answer

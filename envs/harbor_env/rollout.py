@@ -38,7 +38,8 @@ class GatewayAddress:
     """Where the gateway listens, its admin key, and what is known of its engine: `window` in tokens, 0 if unknown.
 
     `level` is "" while the engine has not been reached. `public` is the gateway's address for harnesses in a sandbox
-    elsewhere, "" where they use `url` too.
+    elsewhere, "" where they use `url` too. `patience` is for how many seconds it is asked again where it does not
+    answer: somebody starts it again when it dies.
     """
 
     url: str
@@ -48,6 +49,7 @@ class GatewayAddress:
     level: str = ""
     tito: str = ""
     public: str = ""
+    patience: float = 0.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -208,7 +210,8 @@ async def _run(attempt: _Attempt, progress: Progress, opened: Opened) -> Rollout
     spec = attempt.spec
     harness = find(spec.harness)
     shutil.rmtree(attempt.logs, ignore_errors=True)
-    async with GatewayClient(spec.gateway.url, spec.gateway.admin_key) as client:
+    gateway = spec.gateway
+    async with GatewayClient(gateway.url, gateway.admin_key, patience=gateway.patience) as client:
         progress("session")
         attempt.session = await client.open(_session_options(spec))
         opened(attempt.session)

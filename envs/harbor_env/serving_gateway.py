@@ -7,6 +7,7 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlsplit
 
 from harbor_env.config import GatewayConfig
 from harbor_env.embedded import embedded_model
@@ -23,24 +24,29 @@ class EngineFlags:
     llm_url: str = ""
     engine: str = ""
     model: str = ""
-    llm_api_key: str = ""
+    llm_api_key: str = field(default="", repr=False)
     tokenizer: str = ""
     renderer: str = ""
     window: int = 0
     gateway: str = ""
-    admin_key: str = ""
+    admin_key: str = field(default="", repr=False)
     chat_template: str = ""
     template_kwargs: Mapping[str, Any] = field(default_factory=dict)
 
 
 @asynccontextmanager
 async def serving_gateway(
-    flags: EngineFlags, out: Path, say: Callable[[str], None], *, workers: int = 1
+    flags: EngineFlags,
+    out: Path,
+    say: Callable[[str], None],
+    *,
+    workers: int = 1,
+    after: GatewayAddress | None = None,
 ) -> AsyncIterator[GatewayAddress]:
     """The gateway `flags` name, or one of our own for as long as the block lasts, its store and log below `out`.
 
-    `say` hears of a model that is fetched; `workers` are the processes of a gateway of our own. Raises UsageError or
-    GatewayError.
+    `say` hears of a model that is fetched; `workers` are the processes of a gateway of our own, which takes the
+    place of the one `after`, that died. Raises UsageError or GatewayError.
     """
     if flags.gateway:
         async with GatewayClient(flags.gateway, flags.admin_key) as client:
@@ -53,7 +59,8 @@ async def serving_gateway(
         yield address_of(flags.gateway, flags.admin_key, flags, health.get("engine") or {})
         return
     config = _settings(flags, out / "gateway", workers, say)
-    async with gateway_process(config, out / "logs" / "gateway.log") as running:
+    port, admin_key = (urlsplit(after.url).port or 0, after.admin_key) if after else (0, "")
+    async with gateway_process(config, out / "logs" / "gateway.log", port=port, admin_key=admin_key) as running:
         yield address_of(running.url, running.admin_key, flags, running.ready)
 
 

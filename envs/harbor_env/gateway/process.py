@@ -53,13 +53,16 @@ def unpacked(line: str) -> GatewayConfig:
 
 
 @asynccontextmanager
-async def gateway_process(config: GatewayConfig, log: Path) -> AsyncIterator[RunningGateway]:
+async def gateway_process(
+    config: GatewayConfig, log: Path, *, port: int = 0, admin_key: str = ""
+) -> AsyncIterator[RunningGateway]:
     """Run `gateway.serve` as `config` says, on a free loopback port, for as long as the block lasts.
 
-    Raises UsageError with the gateway's own last words where it does not start. What it prints goes to `log`.
+    With the `port` and `admin_key` of one that died, whoever talked to that one can talk to this one. What it prints
+    goes to `log`. Raises UsageError with the gateway's own last words where it does not start.
     """
-    admin_key = f"ak-{secrets.token_hex(16)}"
-    config = replace(config, host="127.0.0.1", port=0, admin_key=admin_key)
+    admin_key = admin_key or f"ak-{secrets.token_hex(16)}"
+    config = replace(config, host="127.0.0.1", port=port, admin_key=admin_key)
     log.parent.mkdir(parents=True, exist_ok=True)
     with log.open("ab") as errors:
         process = await asyncio.create_subprocess_exec(

@@ -1,6 +1,7 @@
 """What all episodes of a server share: tasks, the gateway and its supervision, and the pool of worker processes.
 
-Invariant: a gateway that dies is started again over the same store; the rollouts that ran through it end as data.
+Invariant: a gateway that dies is started again over the same store, at the same address and with the same key: a
+harness that asks again goes on, and the rollout of one that gave up ends as data.
 """
 
 from __future__ import annotations
@@ -10,6 +11,7 @@ import contextlib
 import logging
 import os
 import sys
+import time
 from dataclasses import replace
 from typing import Any
 
@@ -17,6 +19,7 @@ from harbor_env.errors import GatewayError, HarborEnvError, UsageError
 from harbor_env.gateway_client import GatewayClient
 from harbor_env.rollout import GatewayAddress
 from harbor_env.server.catalog import Catalog
+from harbor_env.server.outages import Outages
 from harbor_env.server.outside import Outside
 from harbor_env.server.pool import Pool
 from harbor_env.server.remains import ROLLOUTS, claim
@@ -25,9 +28,10 @@ from harbor_env.serving_gateway import serving_gateway
 
 log = logging.getLogger(__name__)
 
-LOOK_EVERY = 2.0
+LOOK_EVERY = 1.0
 """Seconds between looks at whether the gateway still answers."""
-REACHED_WITHIN = 20.0
+BACK_WITHIN = 60.0
+"""Seconds a rollout waits for a gateway that is being started again."""
 
 
 class Backend:
@@ -40,6 +44,7 @@ class Backend:
         self.loop: asyncio.AbstractEventLoop | None = None
         self._address: GatewayAddress | None = None
         self._serving = asyncio.Event()
+        self.outages = Outages()
         self._supervision: asyncio.Task[None] | None = None
         public = config.public_url.rstrip("/")
         self.outside = Outside(f"{public}/capture" if public else "")
@@ -74,7 +79,7 @@ class Backend:
     async def gateway(self, sandbox: str) -> GatewayAddress:
         """The gateway as `sandbox` reaches it. UsageError: it cannot; GatewayError: there is none just now."""
         try:
-            async with asyncio.timeout(REACHED_WITHIN):
+            async with asyncio.timeout(BACK_WITHIN):
                 await self._serving.wait()
         except TimeoutError:
             raise GatewayError("engine_down", "The gateway is being started again.") from None
@@ -110,11 +115,14 @@ class Backend:
 
     async def _supervise(self, opened: asyncio.Future[None]) -> None:
         workers = self.config.gateway_workers
+        before: GatewayAddress | None = None
         while True:
             try:
-                async with serving_gateway(self.config.engine, self.config.data, _say, workers=workers) as address:
-                    self._address = address
+                engine, data = self.config.engine, self.config.data
+                async with serving_gateway(engine, data, _say, workers=workers, after=before) as address:
+                    self._address = before = replace(address, patience=BACK_WITHIN)
                     self._serving.set()
+                    self.outages.heard(time.monotonic())
                     if not opened.done():
                         opened.set_result(None)
                     await self._until_down(address)
@@ -123,6 +131,7 @@ class Backend:
                     opened.set_exception(error)
                     return
                 log.error("The gateway could not be started: %s", error)
+                before = None  # its port may have been taken
                 await asyncio.sleep(LOOK_EVERY)
             self._serving.clear()
             self._address = None
@@ -134,7 +143,9 @@ class Backend:
                 try:
                     async with asyncio.timeout(60):
                         await client.health()
+                    self.outages.heard(time.monotonic())
                 except (GatewayError, TimeoutError) as error:
+                    self.outages.lost()
                     log.error("The gateway is gone and is started again: %s", error)
                     return
 

@@ -46,6 +46,7 @@ class HarborEnvironment(Environment[HarborAction, HarborObservation, HarborState
         self._running: asyncio.Future[dict[str, Any]] | None = None
         self._stepped = False
         self._cancelled = False
+        self._phases: dict[str, float] = {}
 
     def reset(self, seed: int | None = None, episode_id: str | None = None, **kwargs: Any) -> HarborObservation:
         """Choose a task: by `task` (its name or index) or `index`, else by `seed`, in `split`. Ends a running step."""
@@ -178,9 +179,10 @@ class HarborEnvironment(Environment[HarborAction, HarborObservation, HarborState
             return answer(failed(order.spec, kind, str(error)), order.spec.out)
         order = make_order(self._backend.config, action, self._chosen.task, order.spec.name, gateway)
         within = action.timeout or timeout_s or time_limit(action, self._chosen.task)
+        self._phases.clear()
         self._running = asyncio.ensure_future(self._backend.pool.run(order, self._watch, within=within))
         try:
-            return await asyncio.shield(self._running)
+            return await self._fair(await asyncio.shield(self._running))
         except asyncio.CancelledError:
             if not self._running.cancelled():  # the server ends this step; the rollout goes with it
                 self._running.cancel()
@@ -189,8 +191,23 @@ class HarborEnvironment(Environment[HarborAction, HarborObservation, HarborState
         finally:
             self._running = None
 
+    async def _fair(self, result: dict[str, Any]) -> dict[str, Any]:
+        """The result, unless the gateway died while the harness ran and the harness got no answer from it since."""
+        start = self._phases.get("agent")
+        if not result["ok"] or start is None:
+            return result
+        back = self._backend.outages.over(start, self._phases.get("verifier", time.monotonic()))
+        if back is None:
+            return result
+        counts = await self._backend.counts(self._session)
+        if time.monotonic() - counts.get("idle_s", float("inf")) > back:
+            return result
+        sentence = "The gateway died while the harness ran, and the harness did not go on when it was back."
+        return {**result, "ok": False, "reward": None, "reason": {"kind": "capture", "sentence": sentence}}
+
     def _watch(self, at: At) -> None:
         self._state.phase, self._session = at.phase, at.session or self._session
+        self._phases.setdefault(at.phase, time.monotonic())
 
     def _end(self, result: HarborResult) -> None:
         self._count(result.counts.get("turns", 0), result.counts.get("sampled_tokens", 0), self._state.last_tool)

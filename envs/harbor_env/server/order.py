@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from harbor_env.models import HarborAction
 from harbor_env.rollout import GatewayAddress, RolloutSpec
 from harbor_env.server.remains import ROLLOUTS
@@ -23,7 +25,7 @@ def make_order(
     """`name` is the rollout's id and its file name, so never one a client chose."""
     engine = action.engine
     if engine is not None:
-        gateway = GatewayAddress(gateway.url, gateway.admin_key, engine.model or gateway.model, public=gateway.public)
+        gateway = replace(gateway, model=engine.model or gateway.model, window=0, level="", tito="")
     session = {"history": action.history, "template_kwargs": action.template_kwargs}
     spec = RolloutSpec(
         name=name,
