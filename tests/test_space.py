@@ -281,6 +281,7 @@ def test_the_folder_s_server_answers_as_a_space_would_and_shows_nobody_its_key(
     assert report["passed"], [check for check in report["criteria"] if not check["passed"]]
     family = [psutil.Process(process.pid), *psutil.Process(process.pid).children(recursive=True)]
     assert not any(SECRETS[1] in word for one in family for word in one.cmdline())
+    assert not any(SECRETS[1] in value for one in family[1:] for value in one.environ().values())
     with HarborEnv(url, admin_key=SECRETS[1]).sync() as env:
         reset = env.reset(split="train")
         step = env.step(HarborAction(harness="tests.tiny_harness:TINY"))

@@ -10,6 +10,7 @@ import sys
 import typer
 
 from harbor_env.cli import bake, doctor, export, gateway, harnesses, info, push, rollout, serve
+from harbor_env.cli.hidden_keys import hide_keys
 from harbor_env.errors import HarborEnvError, TaskError, UsageError
 
 app = typer.Typer(
@@ -38,6 +39,7 @@ for command in (
 
 def main() -> None:
     """The console script."""
+    hide_keys()
     try:
         app()
     except (UsageError, TaskError) as error:

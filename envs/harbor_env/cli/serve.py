@@ -17,7 +17,9 @@ def serve(
     renderer: Annotated[str, Option(help="Renderer by name or module:Name. Default: by model or template.")] = "",
     window: Annotated[int, Option(help="Context length in tokens, where the engine does not say it.")] = 0,
     gateway: Annotated[str, Option(help="URL of a running gateway, instead of starting one.")] = "",
-    gateway_admin_key: Annotated[str, Option(help="That gateway's admin key.")] = "",
+    gateway_admin_key: Annotated[
+        str, Option(help="That gateway's admin key.", envvar="OPENENV_HARBOR_GATEWAY_ADMIN_KEY")
+    ] = "",
     gateway_workers: Annotated[int, Option(help="Processes of the gateway.", min=1)] = 1,
     dataset: Annotated[list[str] | None, Option(help="bundled or a folder of tasks; repeat for more.")] = None,
     host: Annotated[str, Option(help="Address to listen on; beyond loopback an admin key is needed.")] = "127.0.0.1",

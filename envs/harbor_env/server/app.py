@@ -33,7 +33,7 @@ from harbor_env.server.connections import CURRENT, Connections
 from harbor_env.server.environment import HarborEnvironment
 from harbor_env.server.guard import Guard
 from harbor_env.server.listening import GRACE, Server, beside, bind, url_of
-from harbor_env.server.settings import ServerConfig, from_environment
+from harbor_env.server.settings import ServerConfig, forget_keys, from_environment
 
 NAME = "harbor_env"
 
@@ -93,6 +93,7 @@ async def serve(config: ServerConfig) -> None:
     `gateway` below it or at its own port, and `public`, the gateway's address for sandboxes elsewhere, "" without one.
     """
     config.check()
+    forget_keys()
     backend = Backend(config)
     async with AsyncExitStack() as opened:
         front = opened.enter_context(bind(config.host, config.port))
@@ -150,6 +151,7 @@ def __getattr__(name: str) -> FastAPI:
         raise AttributeError(name)
     config = from_environment(os.environ)
     config.check()
+    forget_keys()
     if config.expose or config.gateway_port is not None:
         raise UsageError("An app has one port and no tunnel: start it with `openenv-harbor serve` or `server`.")
     return create_app(config)
