@@ -35,7 +35,7 @@ ODD_TEXTS = (
 TEXTS = st.sampled_from(ODD_TEXTS) | st.text(st.characters(exclude_categories=["Cs"]), max_size=30)
 SAID = TEXTS.filter(bool)
 NAMES = ("bash", "read_file", "edit")
-CALLED = (*NAMES, "")
+CALLED = (*NAMES, "local_shell", "apply_patch", "files__edit", "")
 """What a model may call: a cut-off call has no name."""
 SCHEMAS: tuple[dict[str, Any], ...] = (
     {},
@@ -98,13 +98,36 @@ def conversations(draw: st.DrawFn) -> Call:
         model="policy",
         stream=draw(st.booleans()),
         max_tokens=draw(st.none() | st.integers(1, 100_000)),
-        sampling=Sampling(draw(st.none() | st.floats(0, 2)), draw(st.none() | st.floats(0, 1))),
+        sampling=Sampling(
+            draw(st.none() | st.floats(0, 2)),
+            draw(st.none() | st.floats(0, 1)),
+            draw(st.none() | st.integers(0, 100)),
+            tuple(draw(st.lists(SAID, max_size=2))),
+            draw(st.none() | st.integers(0, 2**31)),
+        ),
         tool_choice=draw(
             st.sampled_from([ToolChoice(), ToolChoice("none"), ToolChoice("required"), ToolChoice("named", "bash")])
         ),
         thinking=draw(st.sampled_from([None, True, False])),
         response_schema=draw(st.sampled_from([None, SCHEMAS[1]])),
     )
+
+
+OFFERED = (
+    Tool("local_shell", kind="builtin"),
+    Tool("apply_patch", kind="builtin"),
+    Tool("edit", kind="custom"),
+    Tool("read_file", namespace="files"),
+    Tool("files__edit", kind="custom", namespace="files"),
+)
+"""Tools whose calls a dialect may have an item of their own for."""
+
+
+@st.composite
+def asked(draw: st.DrawFn) -> Call:
+    """A request that a reply answers in full: what it offers, and whether it wants usage streamed."""
+    offered = tuple(tool for tool in OFFERED if draw(st.booleans()))
+    return Call((Message("user", "go"),), tools=offered, model="policy", stream=True, include_usage=draw(st.booleans()))
 
 
 @st.composite
@@ -175,7 +198,9 @@ def chat_body(call: Call, vary: Random) -> Body:
     if call.stream:
         body |= {"stream": True, "stream_options": {"include_usage": True}}
     body[vary.choice(["max_tokens", "max_completion_tokens"])] = call.max_tokens
-    body |= {"temperature": call.sampling.temperature, "top_p": call.sampling.top_p}
+    asked = call.sampling
+    body |= {"temperature": asked.temperature, "top_p": asked.top_p, "top_k": asked.top_k, "seed": asked.seed}
+    body["stop"] = asked.stop[0] if len(asked.stop) == 1 and vary.random() < 0.5 else list(asked.stop)
     if call.tool_choice.mode == "named":
         body["tool_choice"] = {"type": "function", "function": {"name": call.tool_choice.name}}
     else:
@@ -216,6 +241,17 @@ def without_error_flags(call: Call) -> Call:
     return replace(call, messages=tuple(replace(m, is_error=False) for m in call.messages))
 
 
+def without_seed(call: Call) -> Call:
+    """Anthropic has no seed."""
+    return replace(call, sampling=replace(call.sampling, seed=None))
+
+
+def as_responses_has_it(call: Call) -> Call:
+    """Nor has Responses fields for stop texts, for a seed, or for top-k."""
+    sampling = Sampling(call.sampling.temperature, call.sampling.top_p)
+    return replace(without_error_flags(call), sampling=sampling)
+
+
 def messages_body(call: Call, vary: Random) -> Body:
     body: Body = {"model": call.model, "messages": [], "metadata": {"user_id": "u"}, "max_tokens": call.max_tokens}
     rest = list(call.messages)
@@ -230,7 +266,9 @@ def messages_body(call: Call, vary: Random) -> Body:
     body["tools"] = [
         {"name": t.name, "description": t.description, "input_schema": t.parameters, **_extra(vary)} for t in call.tools
     ]
-    body |= {"stream": call.stream, "temperature": call.sampling.temperature, "top_p": call.sampling.top_p}
+    asked = call.sampling
+    body |= {"stream": call.stream, "temperature": asked.temperature, "top_p": asked.top_p, "top_k": asked.top_k}
+    body["stop_sequences"] = list(asked.stop)
     choices = {"auto": "auto", "none": "none", "required": "any", "named": "tool"}
     body["tool_choice"] = {"type": choices[call.tool_choice.mode]}
     if call.tool_choice.name:
@@ -365,6 +403,9 @@ def gemini_body(call: Call, vary: Random) -> Body:
     config: Body = {
         "temperature": call.sampling.temperature,
         "topP": call.sampling.top_p,
+        "topK": call.sampling.top_k,
+        "stopSequences": list(call.sampling.stop),
+        "seed": call.sampling.seed,
         "maxOutputTokens": call.max_tokens,
     }
     if call.thinking is not None:
@@ -397,8 +438,8 @@ def _add_gemini(wire: list[Body], message: Message, vary: Random) -> None:
 
 SPELLINGS: dict[str, tuple[Callable[[Call, Random], Body], Callable[[Call], Call]]] = {
     "chat": (chat_body, without_error_flags),
-    "messages": (messages_body, lambda call: call),
-    "responses": (responses_body, without_error_flags),
+    "messages": (messages_body, without_seed),
+    "responses": (responses_body, as_responses_has_it),
     "gemini": (gemini_body, only_leading_system),
 }
 """Per dialect: how it is spelled, and what it can carry."""
