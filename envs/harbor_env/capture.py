@@ -14,6 +14,7 @@ from typing import Any
 import orjson
 
 from harbor_env.atif import CapturedCall
+from harbor_env.gateway.export.session_export import DISCARDED
 from harbor_env.gateway_client import GatewayClient, OpenSession
 
 
@@ -53,11 +54,16 @@ async def fetch_capture(client: GatewayClient, session: OpenSession, out: Path, 
 
 
 def captured_calls(trace: Mapping[str, Any]) -> tuple[CapturedCall, ...]:
-    """Every tool call the turns of a compact trace sampled, in its order."""
-    replies = (turn["reply"] for turn in trace.get("turns", ()))
+    """Every tool call the turns of a compact trace sampled, in its order, less those of replies thrown away."""
+    turns = [turn for turn in trace.get("turns", ()) if not _discarded(turn)]
+    replies = (turn["reply"] for turn in turns)
     return tuple(
         CapturedCall(call["id"], call["function"]["name"]) for reply in replies for call in reply.get("tool_calls", ())
     )
+
+
+def _discarded(turn: Mapping[str, Any]) -> bool:
+    return any(finding["code"] == DISCARDED.code for finding in turn.get("findings", ()))
 
 
 def write_whole(path: Path, content: bytes) -> None:

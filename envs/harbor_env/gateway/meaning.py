@@ -56,6 +56,13 @@ def same_assistant(left: Message, right: Message) -> bool:
     return same_calls(left.tool_calls, right.tool_calls) and left.content.strip() == right.content.strip()
 
 
+def is_broken_off(message: Message, reply: Message) -> bool:
+    """An assistant message is the beginning of `reply` and not all of it: what a harness got before the line broke."""
+    begun = reply.content.strip().startswith(message.content.strip())
+    calls = reply.tool_calls[: len(message.tool_calls)]
+    return begun and same_calls(message.tool_calls, calls) and not same_assistant(message, reply)
+
+
 def same_message(left: Message, right: Message) -> bool:
     """Two messages of a delta: user, tool and system text exactly, assistant messages by what they say."""
     if left is right:

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from harbor_env.gateway.meaning import is_broken_off, same_delta
 from harbor_env.gateway.types import Turn
 
 
@@ -65,20 +66,34 @@ def paths(turns: Sequence[Turn]) -> list[Path]:
 
 
 def discarded(turns: Sequence[Turn]) -> frozenset[str]:
-    """Ids of turns whose prompt was asked again after their reply was shown, and that nothing continues.
+    """Ids of turns whose prompt was asked again after their reply was sent, and that nothing continues.
 
-    Only times decide, never tokens: calls in flight side by side are samples of their own. A turn that does not say
-    when it was asked (`began`, `engine_s` among its facts, in seconds) is never called discarded.
+    The prompt may come again with the beginning of that very reply behind it, where the connection broke and the
+    harness goes on from what it got. Only times and meaning decide, never tokens: calls in flight side by side are
+    samples of their own. A turn that does not say when it was asked (`began`, `engine_s` among its facts, in seconds)
+    is never called discarded.
     """
     continued = {turn.parent for turn in turns}
     last_asked: dict[tuple[str | None, str, bytes], float] = {}
+    siblings: dict[tuple[str | None, str], Turn] = {}
     found: set[str] = set()
     for turn in reversed(turns):
         prompt = (turn.parent, turn.context, turn.delta_ids.tobytes())
         began, seconds = turn.facts.get("began"), turn.facts.get("engine_s")
         if began is None or seconds is None:
             continue
-        if turn.id not in continued and last_asked.get(prompt, began) > began + seconds:
+        following = siblings.get(prompt[:2])
+        resumed = following.facts["began"] if following is not None and _resumes(following, turn) else began
+        if turn.id not in continued and max(last_asked.get(prompt, began), resumed) > began + seconds:
             found.add(turn.id)
         last_asked[prompt] = max(last_asked.get(prompt, began), began)
+        siblings[prompt[:2]] = turn
     return frozenset(found)
+
+
+def _resumes(later: Turn, turn: Turn) -> bool:
+    """What `later` adds to their parent is what `turn` added and then the beginning of its reply."""
+    at = len(turn.delta)
+    if at >= len(later.delta) or later.delta[at].role != "assistant":
+        return False
+    return is_broken_off(later.delta[at], turn.reply) and same_delta(turn.delta, later.delta, 0)

@@ -23,6 +23,7 @@ from harbor_env.gateway.dialects.fields import (
     unknown_type,
 )
 from harbor_env.gateway.dialects.opaque import unseal
+from harbor_env.gateway.dialects.responses_ids import reply_of
 from harbor_env.gateway.dialects.responses_tools import BUILTINS, ToolBox
 from harbor_env.gateway.types import Finding, Message, Role, ToolCall
 
@@ -55,6 +56,7 @@ class History:
         self._thoughts: list[str] = []
         self._calls: list[ToolCall] = []
         self._speaking = False
+        self._reply = ""
         self._answering = False
         self._readers: dict[str, Callable[[Json], None]] = {
             "message": self._message,
@@ -110,14 +112,22 @@ class History:
         reasoning = "\n".join(filter(None, self._thoughts))
         self._messages.append(Message("assistant", "".join(self._texts), reasoning, tuple(self._calls)))
         self._texts, self._thoughts, self._calls, self._speaking = [], [], [], False
-        self._answering = False
+        self._answering, self._reply = False, ""
+
+    def _speak(self, item: Json) -> None:
+        """Begin a reply, or go on with it. Two stand side by side where a harness lost its connection in the first."""
+        ours = reply_of(text_at(item, "id"))
+        if ours and self._reply and ours != self._reply:
+            self._end_reply()
+        self._speaking = True
+        self._reply = ours or self._reply
 
     def _message(self, item: Json) -> None:
         role = _ROLES.get(name_at(item, "role"))
         if role is None:
             raise WrongField(f"unknown role {item['role'][:80]!r}", "role")
         if role == "assistant":
-            self._speaking = True
+            self._speak(item)
             self._texts.append(content_at(item, "content", ""))
         else:
             brought = self._answering and not self._speaking
@@ -125,7 +135,7 @@ class History:
 
     def _reasoning(self, item: Json) -> None:
         """Our own sealed text is exact; else what the item shows in the open."""
-        self._speaking = True
+        self._speak(item)
         sealed = text_at(item, "encrypted_content")
         text = unseal(sealed) or content_at(item, "content", "\n") or content_at(item, "summary", "\n")
         if sealed and not text:

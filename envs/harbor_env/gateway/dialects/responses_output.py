@@ -13,6 +13,7 @@ import orjson
 from harbor_env.gateway.dialects import sse
 from harbor_env.gateway.dialects.calls import function_arguments
 from harbor_env.gateway.dialects.opaque import seal
+from harbor_env.gateway.dialects.responses_ids import MESSAGE, REASONING, item_id
 from harbor_env.gateway.dialects.responses_tools import BUILTINS, wire_name
 from harbor_env.gateway.types import Call, Reply, Tool, ToolCall
 
@@ -37,10 +38,11 @@ def output_items(reply: Reply, call: Call) -> list[Item]:
     if message.reasoning:
         summary = [{"type": "summary_text", "text": message.reasoning}]
         sealed = seal(message.reasoning)
-        items.append({"type": "reasoning", "id": f"rs_{reply.id}", "summary": summary, "encrypted_content": sealed})
+        about = {"type": "reasoning", "id": item_id(REASONING, reply.id)}
+        items.append({**about, "summary": summary, "encrypted_content": sealed})
     if message.content or not (items or message.tool_calls):
         part = {"type": "output_text", "text": message.content, "annotations": [], "logprobs": []}
-        about = {"type": "message", "id": f"msg_{reply.id}", "role": "assistant"}
+        about = {"type": "message", "id": item_id(MESSAGE, reply.id), "role": "assistant"}
         items.append({**about, "status": "completed", "content": [part]})
     tools = {tool.name: tool for tool in (*call.deferred_tools, *call.tools)} if message.tool_calls else {}
     items += [_call_item(made, tools.get(made.name)) for made in message.tool_calls]
