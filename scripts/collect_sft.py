@@ -1,0 +1,64 @@
+"""Chooses supervised examples from batches of rollouts: solved ones, exact ids, so many of each family and harness.
+
+    scripts/collect_sft.py BATCH [BATCH ...] --out sft.jsonl [--per-family 3]
+
+A batch is a folder `openenv-harbor rollout --out` left. An example is one training row of the first solved attempt of a
+task in a harness: `input_ids`, and `completion_mask` 1 on what the assistant said. A family is the task's name without
+its number. Prints how many examples each harness gave.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import re
+import sys
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+
+def solved(batch: Path) -> Iterator[tuple[dict[str, Any], dict[str, Any]]]:
+    """(result, row) for each solved rollout of a batch; a rollout of several rows gives none."""
+    seen: set[tuple[str, str]] = set()
+    for line in (batch / "results.jsonl").read_text().splitlines():
+        result = json.loads(line)
+        key = (result["task"], result["harness"])
+        if result["reward"] is None or result["reward"] < 1 or key in seen:
+            continue
+        rows = [json.loads(text) for text in (batch / result["rows"]).read_text().splitlines()]
+        trained = [row for row in rows if row["trained_tokens"]]
+        if len(trained) == 1:
+            seen.add(key)
+            yield result, trained[0]
+
+
+def family(task: str) -> str:
+    return re.sub(r"-\d+$", "", task)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("batches", nargs="+", type=Path)
+    parser.add_argument("--out", type=Path, required=True)
+    parser.add_argument("--per-family", type=int, default=0, help="at most so many of a family in a harness")
+    args = parser.parse_args()
+    counts: Counter[tuple[str, str]] = Counter()
+    with args.out.open("w", encoding="utf-8") as file:
+        for batch in args.batches:
+            for result, row in solved(batch):
+                key = (result["harness"], family(result["task"]))
+                if args.per_family and counts[key] >= args.per_family:
+                    continue
+                counts[key] += 1
+                example = {"input_ids": row["input_ids"], "completion_mask": row["loss_mask"]}
+                file.write(json.dumps({**example, "task": result["task"], "harness": result["harness"]}) + "\n")
+    if not counts:
+        sys.exit("collect_sft.py: no rollout was solved; nothing to learn from")
+    for harness in sorted({harness for harness, _ in counts}):
+        print(harness, sum(count for (name, _), count in counts.items() if name == harness))
+
+
+if __name__ == "__main__":
+    main()
