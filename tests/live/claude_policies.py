@@ -1,4 +1,4 @@
-"""Scripted policies for Claude Code: work handed to a subagent, and a history long enough to be compacted."""
+"""Scripted policies for Claude Code: work handed to a subagent, waited for or not."""
 
 from __future__ import annotations
 
@@ -10,8 +10,6 @@ from harbor_env.gateway.types import Message, Tool, ToolCall
 from tests.live.policies import follow_the_trail
 
 SIDE_JOB = "This is a side job."
-COMPACT = "Respond with TEXT ONLY"
-NOISE = "seq -f 'line %g of a long file that nobody needs to read to the end' 1 220"
 
 
 def delegate_in_front(messages: Sequence[Message], tools: Sequence[Tool]) -> Message:
@@ -51,29 +49,6 @@ def _side_job(messages: Sequence[Message], tools: Sequence[Tool]) -> Message:
         total = sum(int(number) for number in re.findall(r"Add (-?\d+)\.", seen))
         return Message("assistant", f"The trail adds up to {total}.", reasoning="That was the last note.")
     return follow_the_trail(messages, tools)
-
-
-def follow_a_long_trail(messages: Sequence[Message], tools: Sequence[Tool]) -> Message:
-    """Follow the trail with far too much output on every turn, and sum up what is known when asked to."""
-    told = _text(messages, "user", "tool", "system")
-    notes = dict(re.findall(r"NOTE (\S+?): (Add -?\d+\..*?(?:last note|read [\w-]+\.txt)\.)", told.replace("\n", " ")))
-    start = re.search(r"Read (\S+) in (\S+?)\. It has a number", told)
-    if start is None:
-        return Message("assistant", "I see no trail to follow.")
-    if COMPACT in messages[-1].content:
-        known = " ".join(f"NOTE {name}: {text}" for name, text in notes.items())
-        return Message(
-            "assistant", f"<summary>The task: {start[0]}. Known so far: {known}</summary>", reasoning="Summing up."
-        )
-    if "wrote the sum" in told:
-        return Message("assistant", "The sum is in /app/answer.txt.", reasoning="Everything is written.")
-    following = [re.search(r"read ([\w-]+\.txt)", text) for text in notes.values()]
-    missing = [found[1] for found in following if found and found[1] not in notes]
-    if notes and not missing:
-        total = sum(int(text.split()[1].rstrip(".")) for text in notes.values())
-        return _call("Bash", "That was the last.", command=f"echo {total} > /app/answer.txt; echo wrote the sum")
-    note = missing[0] if missing else start[1]
-    return _call("Bash", f"Reading {note}.", command=f"echo NOTE {note}: $(cat {start[2]}/{note}); {NOISE}")
 
 
 def _call(name: str, text: str, **arguments: object) -> Message:

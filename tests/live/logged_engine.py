@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Container, Iterable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -18,17 +18,17 @@ from harbor_env.gateway.engines.scripted import open_scripted
 from harbor_env.gateway.types import Generation, Message
 
 
-def case_of(messages: Iterable[Message]) -> str:
-    """The case a task names in its instruction as `(case: NAME)`, "" where a conversation does not quote it."""
-    found = (re.search(r"\(case: ([^)]+)\)", message.content) for message in messages)
-    return next((match[1] for match in found if match), "")
+def named(messages: Iterable[Message]) -> tuple[str, str]:
+    """The rollout and the case that a task names as `(case NAME: CASE)`; empty where a conversation quotes neither."""
+    found = (re.search(r"\(case (\S+): ([^)]+)\)", message.content) for message in messages)
+    return next(((match[1], match[2]) for match in found if match), ("", ""))
 
 
 @dataclass(frozen=True)
 class Asked:
-    """One line of the log: a generation, or in `error` the code of a failure."""
+    """One line of the log: for which rollout, and a generation or, in `error`, the code of a failure."""
 
-    case: str
+    name: str
     prompt: tuple[int, ...]
     sampled: tuple[int, ...] = ()
     error: str = ""
@@ -36,30 +36,30 @@ class Asked:
 
 def read_log(path: Path) -> list[Asked]:
     lines = map(json.loads, path.read_text().splitlines())
-    return [Asked(line["case"], tuple(line["prompt"]), tuple(line["sampled"]), line["error"]) for line in lines]
+    return [Asked(line["name"], tuple(line["prompt"]), tuple(line["sampled"]), line["error"]) for line in lines]
 
 
-def keep_cases(path: Path, cases: Sequence[str]) -> None:
-    """Forget what was said for other cases, which were interrupted and will run again."""
+def keep_only(path: Path, names: Container[str]) -> None:
+    """Forget what was said for other rollouts, which were interrupted and will run again."""
     lines = path.read_text().splitlines(keepends=True) if path.is_file() else []
-    path.write_text("".join(line for line in lines if json.loads(line)["case"] in cases))
+    path.write_text("".join(line for line in lines if json.loads(line)["name"] in names))
 
 
 class LoggedEngine:
-    """A call that does not name its case, a commit message say, belongs to the case of the call before it."""
+    """A call that does not name its rollout, for a commit message say, belongs to the one of the call before it."""
 
     kind = "scripted"
 
     def __init__(self, engine: Engine, log: Path) -> None:
         self._engine = engine
         self._log = log
-        self._case = ""
+        self._name = ""
 
     async def probe(self) -> EngineInfo:
         return await self._engine.probe()
 
     async def generate(self, request: EngineRequest) -> Generation:
-        self._case = case_of(request.call.messages) or self._case
+        self._name = named(request.call.messages)[0] or self._name
         try:
             generation = await self._engine.generate(request)
         except EngineError as error:
@@ -72,7 +72,7 @@ class LoggedEngine:
         await self._engine.close()
 
     def _write(self, prompt: Sequence[int], sampled: Sequence[int] = (), error: str = "") -> None:
-        line = {"case": self._case, "prompt": list(prompt), "sampled": list(sampled), "error": error}
+        line = {"name": self._name, "prompt": list(prompt), "sampled": list(sampled), "error": error}
         with self._log.open("a", encoding="utf-8") as file:
             file.write(json.dumps(line) + "\n")
 

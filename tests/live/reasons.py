@@ -12,17 +12,18 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class Reason:
-    """What a reader accepts as the cause of `rows` rows, of `untrained` replies in them, of `findings` beside usual."""
+    """What a reader accepts as the cause of `rows` rows, of `untrained` replies, of `findings` beside the usual."""
 
     note: str
     rows: int = 1
     untrained: int = 0
-    findings: tuple[str, ...] = ()
+    findings: tuple[str, ...] = ("branch",)
 
 
-IDEAL = Reason("")
+IDEAL = Reason("", findings=())
 
 USUAL: Mapping[str, tuple[str, ...]] = {
+    "aider": ("sampling_ignored", "root_other_history"),
     "claude-code": ("thinking_ignored",),
     "codex": ("thinking_ignored",),
     "gemini-cli": ("sampling_ignored", "thinking_ignored"),
@@ -30,12 +31,26 @@ USUAL: Mapping[str, tuple[str, ...]] = {
     "openhands-sdk": ("thinking_ignored",),
     "pi": ("thinking_ignored",),
 }
-"""Findings of every run of a harness, by its name."""
+"""Findings of every run of a harness: what it asks of sampling and thinking that a session pins, the title or
+commit message it makes beside its conversation."""
 
-REASONS: Mapping[tuple[str, str], Reason] = {}
+ANY = "any case"
+DELETED = Reason("a reply without a valid call is deleted from its history, an error message takes its place", rows=2)
+
+REASONS: Mapping[tuple[str, str], Reason] = {
+    ("claude-code", "empty reply"): Reason("an empty reply is left out, and a reminder follows the tool's result", 2),
+    ("gemini-cli", "the same call six times"): Reason("the reply it interrupts is replaced by a sentence about it", 2),
+    ("mini-swe-agent", "malformed arguments"): DELETED,
+    ("mini-swe-agent", "unknown tool"): DELETED,
+    ("mini-swe-agent", "empty reply"): DELETED,
+    ("mini-swe-agent", "length cut"): DELETED,
+    ("aider", ANY): Reason("files are put in front of what was said before they were added", 2, 0, ()),
+}
 """By harness, with or without its dialect, and case."""
 
 
 def reason_for(harness: str, case: str) -> Reason:
-    """The reason written for this dialect of a harness, or for all of them, or none."""
-    return REASONS.get((harness, case), REASONS.get((harness.partition("@")[0], case), IDEAL))
+    """The reason written for this dialect of a harness, for all of them, or for all cases; else none."""
+    name = harness.partition("@")[0]
+    written = (REASONS.get(cell) for cell in ((harness, case), (name, case), (harness, ANY), (name, ANY)))
+    return next((reason for reason in written if reason), IDEAL)

@@ -1,4 +1,4 @@
-"""Rollouts of the command line for one harness, a task per case, on one gateway with a scripted, logging engine."""
+"""Rollouts of the command line, a task for each harness and case, on one gateway with a scripted, logging engine."""
 
 from __future__ import annotations
 
@@ -14,8 +14,7 @@ from typing import Any
 from harbor_env.gateway.engines.scripted_tokens import synthetic_logprob
 from harbor_env.records import read_results, settled
 from harbor_env.rollout import RolloutResult
-from tests.live.logged_engine import Asked, keep_cases, read_log
-from tests.live.upsets import CASES
+from tests.live.logged_engine import Asked, keep_only, read_log
 from tests.tokenizers import qwen3_dir
 
 REPOSITORY = Path(__file__).parents[2]
@@ -23,7 +22,10 @@ TASK = REPOSITORY / "envs/harbor_env/bundled_tasks/train/l3-eight-step-trail"
 HABITS = "noncanonical=0.1&odd_json=0.5&seed=11"
 ENGINE = f"tests.live.logged_engine:open_logged?policy=tests.live.upsets:ByCase&log={{log}}&{HABITS}"
 AGENT_SECONDS = 240
-"""What a harness may take for a trail: one that hangs on a case is cut off and the next case goes on."""
+"""What a harness may take for a trail: one that hangs on a case is cut off and the next one goes on."""
+
+Cell = tuple[str, str]
+"""A harness, with its dialect where it is not its own choice, and a case."""
 
 
 @dataclass(frozen=True)
@@ -44,36 +46,75 @@ class Ran:
         return [asked.error for asked in self.asked if asked.error]
 
 
-def slug(case: str) -> str:
-    return "-".join(case.replace(",", "").split())
+def slug(cell: Cell) -> str:
+    """The cell as one word that pytest's -k takes and that names a folder."""
+    harness, case = cell
+    return f"{harness.replace('@', '.')}--{'-'.join(case.replace(',', '').split())}"
 
 
-def run_cases(out: Path, harness: str, cases: Sequence[str]) -> dict[str, Ran]:
-    """One rollout of the trail per case, by case. Those that `out` has from before are not run again."""
-    for case in CASES:
-        task = out / "tasks" / slug(case)
-        shutil.copytree(TASK, task, dirs_exist_ok=True)
-        (task / "instruction.md").write_text(f"{(TASK / 'instruction.md').read_text()}\n(case: {case})\n")
-    log = out / "engine.jsonl"
-    there = {result.task for result in read_results(out).values() if settled(result)}
-    keep_cases(log, [case for case in CASES if slug(case) in there])
-    command = [sys.executable, "-m", "harbor_env.cli", "rollout", "--json", "--out", str(out), "--harness", harness]
-    command += ["--dataset", str(out / "tasks"), "--agent-timeout", str(AGENT_SECONDS)]
-    command += [flag for case in cases for flag in ("--task", slug(case))]
-    command += ["--engine", ENGINE.format(log=log), "--tokenizer", str(qwen3_dir())]
-    done = subprocess.run(command, cwd=REPOSITORY, capture_output=True, text=True, check=False)
-    results = {result.task: result for result in read_results(out).values()}
-    assert {slug(case) for case in cases} <= results.keys(), done.stderr
-    asked = read_log(log)
-    return {case: _ran(out, results[slug(case)], [call for call in asked if call.case == case]) for case in cases}
+class Suite:
+    """All cells on one gateway, in order, while their tests wait for them; those `out` has are not run again."""
+
+    def __init__(self, out: Path, cells: Sequence[Cell]) -> None:
+        self.out = out
+        self._log = out / "engine.jsonl"
+        out.mkdir(parents=True, exist_ok=True)
+        there = {result.task for result in read_results(out).values() if settled(result)}
+        waiting = [cell for cell in cells if slug(cell) not in there]
+        for cell in waiting:
+            _write_task(out / "tasks" / slug(cell), cell)
+        keep_only(self._log, there)
+        self._running = self._start(waiting) if waiting else None
+
+    def ran(self, cell: Cell) -> Ran:
+        """The rollout of `cell`, as soon as it is over."""
+        result = self._result(slug(cell))
+        turns, rows = [], []
+        if result.trace:
+            turns = json.loads((self.out / result.trace).read_bytes())["turns"]
+            rows = [json.loads(line) for line in (self.out / result.rows).read_text().splitlines()]
+        return Ran(result, turns, rows, [asked for asked in read_log(self._log) if asked.name == slug(cell)])
+
+    def secrets(self, ran: Ran) -> list[Path]:
+        """Files of a rollout, the gateway's own store left out, that name its session or hold its key."""
+        found = [path for top in self.out.glob(f"*/{ran.result.name}*") for path in (top, *top.rglob("*"))]
+        return [path for path in found if path.is_file() and holds_secret(path.read_bytes())]
+
+    def close(self) -> None:
+        if self._running:
+            self._running.terminate()
+            self._running.wait()
+
+    def _start(self, cells: Sequence[Cell]) -> subprocess.Popen[str]:
+        """Tasks and harnesses go in step: as many of the one as of the other."""
+        command = [sys.executable, "-m", "harbor_env.cli", "rollout", "--json", "--out", str(self.out)]
+        command += ["--dataset", str(self.out / "tasks"), "--harness", ",".join(harness for harness, _ in cells)]
+        command += [flag for cell in cells for flag in ("--task", slug(cell))]
+        command += ["--agent-timeout", str(AGENT_SECONDS)]
+        command += ["--engine", ENGINE.format(log=self._log), "--tokenizer", str(qwen3_dir())]
+        with (self.out / "said.txt").open("w") as said:
+            return subprocess.Popen(command, cwd=REPOSITORY, stdout=subprocess.PIPE, stderr=said, text=True)
+
+    def _result(self, task: str) -> RolloutResult:
+        while True:
+            found = [result for result in read_results(self.out).values() if result.task == task]
+            if found:
+                return found[-1]
+            assert self._running, f"no rollout of {task} was asked for"
+            assert self._running.stdout
+            assert self._running.stdout.readline(), (self.out / "said.txt").read_text()
 
 
-def _ran(out: Path, result: RolloutResult, asked: list[Asked]) -> Ran:
-    turns, rows = [], []
-    if result.trace:
-        turns = json.loads((out / result.trace).read_bytes())["turns"]
-        rows = [json.loads(line) for line in (out / result.rows).read_text().splitlines()]
-    return Ran(result, turns, rows, asked)
+def _write_task(folder: Path, cell: Cell) -> None:
+    shutil.copytree(TASK, folder, dirs_exist_ok=True)
+    instruction = (TASK / "instruction.md").read_text()
+    (folder / "instruction.md").write_text(f"{instruction}\n(case {slug(cell)}: {cell[1]})\n")
+
+
+def holds_secret(content: bytes) -> bool:
+    """Whether a long run of hexadecimal digits follows a prefix of ours: what keys and session ids look like."""
+    parts = [part for marker in (b"sk-", b'"s-') for part in content.split(marker)[1:]]
+    return any(len(part) >= 32 and all(chr(byte) in "0123456789abcdef" for byte in part[:32]) for part in parts)
 
 
 @dataclass(frozen=True)

@@ -39,14 +39,15 @@ Everything (needs the layers that `openenv-harbor bake` makes, and makes them it
 
     make live
 
-One harness, one of its dialects, one cell; the last two tests pass or fail on their own:
+One harness, one of its dialects, one cell:
 
     .venv/bin/pytest -m live tests/live/test_live_cases.py -k 'opencode'
-    .venv/bin/pytest -m live tests/live/test_live_cases.py -k '[opencode/gemini:'
-    .venv/bin/pytest -m live tests/live/test_live_cases.py -k '[opencode/gemini:length-cut]'
+    .venv/bin/pytest -m live tests/live/test_live_cases.py -k '[opencode.gemini--'
+    .venv/bin/pytest -m live tests/live/test_live_cases.py -k '[opencode.gemini--length-cut]'
 
-`OPENENV_HARBOR_LIVE=DIR` keeps the rollouts in DIR: an interrupted suite goes on from there, and what it has is checked
-again without being run again. The cases of one harness share one gateway, so a second case costs seconds.
+All chosen cells run one after the other on one gateway, so that each costs what its harness takes. With
+`OPENENV_HARBOR_LIVE=DIR` the rollouts are kept in DIR: an interrupted suite goes on from there, and what DIR has is
+checked again without being run again.
 
 The same cell by hand, to look at its trace, rows and logs; `tests/live/upsets.py` has a class for each case:
 

@@ -7,16 +7,15 @@ another history.
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 import pytest
 
 from tests.live import proofs
 from tests.live.reasons import USUAL, reason_for
-from tests.live.rollouts import Ran, count, run_cases, slug
+from tests.live.rollouts import Suite, count, slug
 from tests.live.rollouts import trained_share as trained_share
-from tests.live.test_live_harnesses import secrets_left
 from tests.live.upsets import CASES
 
 pytestmark = [pytest.mark.live, pytest.mark.timeout(3600)]
@@ -48,35 +47,20 @@ KEPT = os.environ.get("OPENENV_HARBOR_LIVE", "")
 """A folder to keep the rollouts in, and to go on from: what it has is checked again but not run again."""
 
 
-class Rollouts:
-    """All selected cases of a harness run on one gateway, when the first of them is asked for."""
-
-    def __init__(self, folder: Path, cells: Sequence[tuple[str, str]]) -> None:
-        self._folder = folder
-        self._cells = cells
-        self._ran: dict[str, dict[str, Ran]] = {}
-
-    def of(self, harness: str, case: str) -> Ran:
-        if harness not in self._ran:
-            cases = [c for name, c in self._cells if name == harness]
-            self._ran[harness] = run_cases(self.folder(harness), harness, cases)
-        return self._ran[harness][case]
-
-    def folder(self, harness: str) -> Path:
-        return self._folder / harness
-
-
 @pytest.fixture(scope="module")
-def rollouts(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Rollouts:
-    chosen = [item for item in request.session.items if "rollouts" in getattr(item, "fixturenames", ())]
+def suite(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Suite]:
+    """The chosen cells, which start running together."""
+    chosen = [item for item in request.session.items if "suite" in getattr(item, "fixturenames", ())]
     cells = [(item.callspec.params["harness"], item.callspec.params["case"]) for item in chosen]  # type: ignore[attr-defined]
-    return Rollouts(Path(KEPT) if KEPT else tmp_path_factory.mktemp("live"), cells)
+    suite = Suite(Path(KEPT) if KEPT else tmp_path_factory.mktemp("live"), cells)
+    yield suite
+    suite.close()
 
 
-@pytest.mark.parametrize(("harness", "case"), CELLS, ids=[f"{n.replace('@', '/')}:{slug(case)}" for n, case in CELLS])
-def test_a_harness_keeps_every_token_in_one_row_or_has_a_reason(harness: str, case: str, rollouts: Rollouts) -> None:
+@pytest.mark.parametrize(("harness", "case"), CELLS, ids=map(slug, CELLS))
+def test_a_harness_keeps_every_token_in_one_row_or_has_a_reason(harness: str, case: str, suite: Suite) -> None:
     proofs.forget(harness, case)
-    ran, name, reason = rollouts.of(harness, case), harness.partition("@")[0], reason_for(harness, case)
+    ran, name, reason = suite.ran((harness, case)), harness.partition("@")[0], reason_for(harness, case)
     tokens, findings = count(ran), ran.result.findings
     expected = FOUND.get(case, {}) if name not in TOOLLESS or case in SMOOTH else {}
     assert (tokens.rows, tokens.untrained) == (reason.rows, reason.untrained)
@@ -86,6 +70,6 @@ def test_a_harness_keeps_every_token_in_one_row_or_has_a_reason(harness: str, ca
     assert ("length" in [turn["finish_reason"] for turn in ran.turns]) == (case == "length cut")
     assert ran.result.atif.status in ("match", "none") or case not in SMOOTH
     assert ran.result.reward == 1.0 or case not in SMOOTH
-    assert secrets_left(rollouts.folder(harness)) == []
+    assert suite.secrets(ran) == []
     facts = {"reward": ran.result.reward, "turns": len(ran.turns), "rows": tokens.rows, "trained": tokens.share}
     proofs.record(harness, case, {**facts, "sampled": tokens.sampled, "findings": findings, "note": reason.note})

@@ -1,4 +1,4 @@
-"""Real harnesses, unmodified, in real sandboxes: every token the engine sampled comes out once, in one row.
+"""A real harness hands work to a subagent of its own: every token comes out once, in a row for each conversation.
 
 The engine is scripted, so the answers are known; its tokens are real ones of Qwen3's tokenizer, one in ten split as no
 encoder would split it, its JSON oddly spaced, and it thinks and talks before every call.
@@ -62,47 +62,10 @@ def assert_trained_once(ran: Ran) -> None:
     assert sampled
 
 
-def secrets_left(out: Path) -> list[Path]:
-    """Files but the gateway's own store that name a session or hold its key."""
-    markers = (b"sk-", b'"s-')
-    files = [path for path in out.rglob("*") if path.is_file() and path.parent != out / "gateway"]
-    return [path for path in files if any(_holds(path.read_bytes(), marker) for marker in markers)]
-
-
-def _holds(content: bytes, marker: bytes) -> bool:
-    """Whether a long run of hexadecimal digits follows `marker` somewhere: what our keys and ids look like."""
-    return any(
-        len(part) >= 32 and all(chr(byte) in "0123456789abcdef" for byte in part[:32])
-        for part in content.split(marker)[1:]
-    )
-
-
-@pytest.mark.parametrize("harness", ["mini-swe-agent", "claude-code"])
-def test_a_harness_solves_eight_steps_as_one_row_with_every_token_trained_once(harness: str, tmp_path: Path) -> None:
-    ran = run(tmp_path, harness, "policies:follow_the_trail")
-    counts = ran.result["counts"]
-    assert ran.result["reward"] == 1.0
-    assert (counts["turns"], counts["roots"], counts["rows"]) == (9, 1, 1)
-    assert len(ran.rows) == 1
-    assert ran.result["atif"] == {"status": "match", "detail": ""}
-    assert counts["sampled_tokens"] == sum(sum(row["loss_mask"]) for row in ran.rows)
-    assert_trained_once(ran)
-    assert secrets_left(tmp_path) == []
-
-
 @pytest.mark.parametrize("policy", ["delegate_in_front", "delegate_in_background"])
 def test_a_subagent_is_one_row_of_its_own_however_its_calls_interleave(policy: str, tmp_path: Path) -> None:
     ran = run(tmp_path, "claude-code", f"claude_policies:{policy}")
     assert ran.result["reward"] == 1.0
     assert sorted(row["role"] for row in ran.rows) == ["main", "subagent"]
     assert ran.result["atif"]["status"] == "match"
-    assert_trained_once(ran)
-
-
-def test_a_compaction_adds_one_row_that_is_not_trained_and_one_for_the_history_it_rewrote(tmp_path: Path) -> None:
-    ran = run(tmp_path, "claude-code", "claude_policies:follow_a_long_trail", window=48_000)
-    assert ran.result["reward"] == 1.0
-    compactions = [turn for turn in ran.trace["turns"] if turn["role"] == "compaction"]
-    assert compactions
-    assert sum(row["trained_tokens"] > 0 for row in ran.rows) == 1 + len(compactions)
     assert_trained_once(ran)

@@ -12,7 +12,7 @@ from dataclasses import replace
 from harbor_env.errors import EngineError
 from harbor_env.gateway.engines.scripted import Script
 from harbor_env.gateway.types import Message, Tool
-from tests.live.logged_engine import case_of
+from tests.live.logged_engine import named
 from tests.live.plain_text import follow
 from tests.live.policies import shell_call
 
@@ -125,10 +125,13 @@ CASES: Mapping[str, type[Upset]] = {
 
 
 class ByCase:
-    """The upset of the case that the task names, for many rollouts on one gateway."""
+    """For each rollout the upset of the case that its task names."""
 
     def __init__(self) -> None:
-        self._upsets = {case: upset() for case, upset in CASES.items()}
+        self._upsets: dict[str, Upset] = {}
 
     def __call__(self, messages: Sequence[Message], tools: Sequence[Tool]) -> Reply:
-        return self._upsets.get(case_of(messages), self._upsets["plain"])(messages, tools)
+        name, case = named(messages)
+        if name not in self._upsets:
+            self._upsets[name] = CASES.get(case, Talkative)()
+        return self._upsets[name](messages, tools)
