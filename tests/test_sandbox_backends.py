@@ -52,7 +52,9 @@ def test_harbor_has_the_extra_each_backend_names() -> None:
 
 def test_what_a_backend_lacks_is_named_with_where_to_get_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PATH", str(tmp_path))
-    assert missing("docker", {}, tmp_path) == "no docker on PATH (install Docker and start its daemon)"
+    assert (
+        missing("docker", {"DOCKER_HOST": "x"}, tmp_path) == "no docker on PATH (install Docker and start its daemon)"
+    )
     assert "set E2B_API_KEY (https://e2b.dev)" in missing("e2b", {}, tmp_path)
     assert "set" not in missing("e2b", {"E2B_API_KEY": "k"}, tmp_path)
     both = "set DAYTONA_API_KEY, or DAYTONA_JWT_TOKEN and DAYTONA_ORGANIZATION_ID"

@@ -23,7 +23,6 @@ from harbor_env.gateway.export import SessionExport, find_format
 from harbor_env.models import HarborAction, HarborObservation, HarborResult
 from harbor_env.packing import pack, unpack
 from harbor_env.server.settings import ServerConfig, fitting_envs, from_environment
-from harbor_env.survey import missing
 from tests.env_serving import Environments, environments, until
 from tests.tiny_harness import write_task
 from tests.turns import long_session
@@ -85,11 +84,6 @@ def test_episodes_are_as_many_as_the_machine_holds() -> None:
 def test_a_space_finds_its_settings_and_its_own_address_in_the_environment() -> None:
     config = from_environment({"SPACE_HOST": "me-env.hf.space", "OPENENV_HARBOR_DATASET": "bundled,/tasks"})
     assert (config.public_url, config.datasets) == ("https://me-env.hf.space", ("bundled", "/tasks"))
-
-
-def test_a_backend_says_which_key_or_extra_is_missing(tmp_path: Path) -> None:
-    assert missing("e2b", {}, tmp_path) in ("pip install 'harbor[e2b]'", "set E2B_API_KEY")
-    assert missing("vercel", {}, tmp_path).startswith("not checked")
 
 
 def test_an_action_refuses_what_it_does_not_know() -> None:

@@ -7,68 +7,22 @@ only a rollout proves it.
 from __future__ import annotations
 
 import asyncio
-import shutil
 from collections.abc import Mapping
-from dataclasses import dataclass
-from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
 from harbor_env.errors import HarborEnvError
 from harbor_env.harnesses.listing import list_harnesses
 from harbor_env.sandboxes import SANDBOXES
+from harbor_env.sandboxes.backends import missing
 
 PROBED_WITHIN = 20.0
-
-
-@dataclass(frozen=True, slots=True)
-class Needs:
-    """What a backend cannot do without: a `program` on PATH, an importable `package`, and environment variables."""
-
-    program: str = ""
-    package: str = ""
-    variables: tuple[str, ...] = ()
-    instead: str = ""
-    """A file below the home folder that does as well as the variables."""
-
-
-NEEDS: Mapping[str, Needs] = {
-    "docker": Needs(program="docker"),
-    "podman": Needs(program="podman"),
-    "singularity": Needs(program="singularity"),
-    "apple-container": Needs(program="container"),
-    "e2b": Needs(package="e2b", variables=("E2B_API_KEY",)),
-    "daytona": Needs(package="daytona", variables=("DAYTONA_API_KEY",)),
-    "modal": Needs(package="modal", variables=("MODAL_TOKEN_ID", "MODAL_TOKEN_SECRET"), instead=".modal.toml"),
-    "runloop": Needs(package="runloop_api_client", variables=("RUNLOOP_API_KEY",)),
-    "novita": Needs(package="novita_sandbox", variables=("NOVITA_API_KEY",)),
-    "islo": Needs(package="islo", variables=("ISLO_API_KEY",)),
-    "tensorlake": Needs(package="tensorlake", variables=("TENSORLAKE_API_KEY",)),
-    "langsmith": Needs(package="langsmith", variables=("LANGSMITH_API_KEY",)),
-    "kernel": Needs(package="kernel", variables=("KERNEL_API_KEY",)),
-    "blaxel": Needs(package="blaxel", variables=("BL_WORKSPACE", "BL_API_KEY")),
-}
 
 
 def sandboxes(variables: Mapping[str, str], home: Path) -> dict[str, str]:
     """Every sandbox by name, with what is missing for it: "" where nothing is known to be."""
     found = {name: missing(name, variables, home) for name in SANDBOXES if name != "local"}
     return {"local": _local(), **found}
-
-
-def missing(name: str, variables: Mapping[str, str], home: Path) -> str:
-    """What the backend `name` lacks here, in one clause."""
-    needs = NEEDS.get(name)
-    if needs is None:
-        return "not checked: needs its own extra of Harbor's and its keys"
-    if needs.program and shutil.which(needs.program) is None:
-        return f"no {needs.program} on PATH"
-    if needs.package and find_spec(needs.package) is None:
-        return f"pip install 'harbor[{name}]'"
-    unset = [variable for variable in needs.variables if not variables.get(variable)]
-    if unset and not (needs.instead and (home / needs.instead).is_file()):
-        return f"set {' and '.join(unset)}"
-    return ""
 
 
 def harnesses() -> dict[str, dict[str, Any]]:

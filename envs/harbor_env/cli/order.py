@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import os
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -14,7 +15,7 @@ from harbor_env.config import check_url
 from harbor_env.errors import UsageError
 from harbor_env.harnesses import find
 from harbor_env.rollout import GatewayAddress, RolloutSpec
-from harbor_env.sandboxes import backend_of
+from harbor_env.sandboxes.backends import check_ready
 from harbor_env.serving_gateway import EngineFlags
 from harbor_env.tasks import Task
 
@@ -70,7 +71,7 @@ class Order:
             raise UsageError("--harness names at least one harness, for example mini-swe-agent.")
         for name in self.harnesses:
             find(name)
-        backend_of(self.sandbox)
+        check_ready(self.sandbox, os.environ, Path.home())
         for flag, url in (("--llm-url", self.engine.llm_url), ("--gateway", self.engine.gateway)):
             if url:
                 check_url(flag, url)

@@ -17,7 +17,7 @@ from urllib.parse import urlsplit
 from harbor_env.config import is_loopback
 from harbor_env.errors import UsageError
 from harbor_env.lookup import import_object
-from harbor_env.sandboxes import backend_of
+from harbor_env.sandboxes import LOCAL, backend_of
 from harbor_env.sandboxes.pace import Pace, with_limits
 
 
@@ -25,9 +25,9 @@ from harbor_env.sandboxes.pace import Pace, with_limits
 class Backend:
     """What a backend needs: Harbor's `extra`, `programs` on PATH, and one of the sets of variables in `keys`.
 
-    `files` below the home folder do as well as variables; `elsewhere` says that a key may also lie where only the
-    backend's own client looks. `get` says how to come by one. `here` says that its sandboxes reach this machine's
-    loopback address.
+    `files`, absolute or below the home folder, do as well as variables; `elsewhere` says that a key may also lie where
+    only the backend's own client looks. `get` says how to come by one. `here` says that its sandboxes reach this
+    machine's loopback address.
     """
 
     extra: str = ""
@@ -44,9 +44,16 @@ _CPUS = Pace(per_second=0, starting=0)
 
 BACKENDS: Mapping[str, Backend] = {
     "local": Backend(here=True, pace=_CPUS),
-    "docker": Backend(programs=("docker",), get="install Docker and start its daemon", pace=_CPUS),
+    "docker": Backend(
+        programs=("docker",),
+        keys=(("DOCKER_HOST",),),
+        files=("/var/run/docker.sock", ".docker/run/docker.sock"),
+        elsewhere=True,
+        get="install Docker and start its daemon",
+        pace=_CPUS,
+    ),
     "podman": Backend(programs=("podman",), get="install podman and a compose frontend", pace=_CPUS),
-    "kata": Backend(programs=("docker",), get="install Docker with a Kata runtime; needs /dev/kvm", pace=_CPUS),
+    "kata": Backend(programs=("docker",), files=("/dev/kvm",), get="install Docker with a Kata runtime", pace=_CPUS),
     "singularity": Backend(programs=("singularity",), get="install Singularity or Apptainer", here=True, pace=_CPUS),
     "apple-container": Backend(programs=("container",), get="install Apple's container on a Mac", pace=_CPUS),
     "smol": Backend("smol", get="needs hardware virtualization on this machine", pace=_CPUS),
@@ -135,11 +142,17 @@ def check_ready(name: str, variables: Mapping[str, str], home: Path) -> None:
 
     Asks Harbor's own check of the backend as well, which for Docker means asking its daemon.
     """
-    backend = facts_of(name)
+    target, backend = backend_of(name), facts_of(name)
     lacks = _programs_and_extra(backend)
     if not backend.elsewhere:
         lacks += _key(backend, variables, home)
-    why = _told(backend, lacks) if lacks else _harbors_objection(backend_of(name))
+    why = _told(backend, lacks)
+    if not why and target == LOCAL:
+        from harbor_env.sandboxes.preflight import obstacle  # here, for it needs a newer Python than facts do
+
+        why = obstacle()
+    elif not why:
+        why = _harbors_objection(target)
     if why:
         raise UsageError(f"The sandbox {name!r} cannot be used here: {why}.")
 
@@ -183,9 +196,10 @@ def _key(backend: Backend, variables: Mapping[str, str], home: Path) -> list[str
     named = [" and ".join(names) for names in backend.keys]
     if any(all(variables.get(variable) for variable in names) for names in backend.keys):
         return []
-    if not (named or backend.files) or any((home / file).is_file() for file in backend.files):
+    if not (named or backend.files) or any((home / file).exists() for file in backend.files):
         return []
-    return [f"set {', or '.join(named)}" if named else f"no ~/{backend.files[0]}"]
+    ways = [f"set {', or '.join(named)}"] if named else []
+    return [", or ".join([*ways, *(f"have {Path('~', file)}" for file in backend.files)])]
 
 
 def _told(backend: Backend, lacks: list[str]) -> str:
@@ -213,7 +227,7 @@ def _harbors_objection(target: str) -> str:
 def _has_extra(extra: str) -> bool:
     """Whether everything Harbor's extra asks for is installed; which version is left to Harbor."""
     try:
-        wanted = requires("harbor") or []
+        wanted = _wanted()
     except PackageNotFoundError:
         return False
     for line in wanted:
@@ -223,3 +237,8 @@ def _has_extra(extra: str) -> bool:
             except PackageNotFoundError:
                 return False
     return True
+
+
+@lru_cache(maxsize=1)
+def _wanted() -> list[str]:
+    return requires("harbor") or []
