@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 
 from harbor_env.atif import AtifCheck
+from harbor_env.cli.again import again
 from harbor_env.cli.summary import result_line, summary
 from harbor_env.gateway.store import Store
 from harbor_env.outcome import Reason
@@ -77,6 +78,10 @@ def test_help_teaches_with_commands() -> None:
         (["bake", "--harness", "no-such-harness"], "no harness"),
         (["gateway", "--host", "0.0.0.0"], "--admin-key"),
         (["rollout", "--temperature", "inf"], "--temperature"),
+        (["rollout", "--rotate", "round"], "task, attempt, every"),
+        (["rollout", "--llm-url", "127.0.0.1:8000"], "has no scheme: give http://127.0.0.1:8000"),
+        (["rollout", "--llm-url", "http://127.0.0.1:port"], "is no server's URL"),
+        (["export", "--data", ".", "--min-reward", "1"], "nor that of a batch"),
     ],
 )
 def test_what_a_user_got_wrong_is_one_sentence_and_exit_2(words: list[str], sentence: str, tmp_path: Path) -> None:
@@ -138,6 +143,36 @@ def test_a_rollout_with_a_scripted_policy_leaves_its_files_and_one_json_line(tmp
     assert exported.returncode == 0, exported
     [row] = [json.loads(text) for text in (tmp_path / "r.jsonl").read_text().splitlines()]
     assert row["trained_tokens"] == result["counts"]["trainable_tokens"]
+
+
+def test_nothing_but_a_line_per_rollout_stands_on_standard_output_and_a_second_run_repeats_it(tmp_path: Path) -> None:
+    task, scripted = write_task(tmp_path / "write-42"), f"scripted:{REPOSITORY}/tests/tiny_policy.py:write_42"
+    words = ["rollout", "--json", "--dataset", str(task), "--harness", "tests.tiny_harness:TINY", "--attempts", "2"]
+    words += ["--engine", scripted, "--tokenizer", str(qwen3_dir()), "--out", str(tmp_path / "out")]
+    first, second = command(*words), command(*words)
+    assert first.stdout == second.stdout
+    assert [json.loads(line)["name"][-1] for line in first.stdout.splitlines()] == ["0", "1"]
+    assert "settled by an earlier run" in second.stderr
+    other = command(*words, "--temperature", "0.5")
+    assert (other.returncode, "--temperature: 1.0 then, 0.5 now" in other.stderr) == (2, True)
+
+
+def test_a_dead_engine_is_refused_before_anything_runs(tmp_path: Path) -> None:
+    words = ["rollout", "--dataset", str(write_task(tmp_path / "t")), "--harness", "tests.tiny_harness:TINY"]
+    words += ["--tokenizer", str(qwen3_dir()), "--out", str(tmp_path / "out")]
+    done = command(*words, "--llm-url", "http://127.0.0.1:9", "--model", "m")
+    assert done.returncode == 2, done
+    assert "http://127.0.0.1:9 is down" in done.stderr
+    assert "--wait-for-engine" in done.stderr
+    assert not (tmp_path / "out" / "results.jsonl").exists()
+
+
+def test_the_command_that_goes_on_names_the_folder_and_no_secret(tmp_path: Path) -> None:
+    typed = ["/bin/openenv-harbor", "rollout", "--llm-api-key", "hush", "--admin-key=hush", "--no-resume", "-n", "2"]
+    assert again(typed, tmp_path) == (
+        "OPENENV_LLM_API_KEY=... OPENENV_HARBOR_ADMIN_KEY=... /bin/openenv-harbor rollout -n 2 --out " + str(tmp_path)
+    )
+    assert again(["o", "rollout", "--out", "my runs"], tmp_path) == "o rollout --out 'my runs'"
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])

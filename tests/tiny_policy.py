@@ -1,6 +1,7 @@
 """A scripted policy for the tiny harness: one command, then an answer."""
 
 import asyncio
+import itertools
 from collections.abc import Sequence
 
 from harbor_env.gateway.types import Message, Tool, ToolCall
@@ -16,3 +17,11 @@ async def never(messages: Sequence[Message], tools: Sequence[Tool]) -> Message:
     """An answer that does not come."""
     await asyncio.Event().wait()
     return Message("assistant", "")
+
+
+_calls = itertools.count()
+
+
+async def one_rollout(messages: Sequence[Message], tools: Sequence[Tool]) -> Message:
+    """Solves the first task it meets, and never answers the second."""
+    return write_42(messages, tools) if next(_calls) < 2 else await never(messages, tools)

@@ -88,3 +88,8 @@ def groups(results: Sequence[RolloutResult]) -> tuple[int, int, int]:
 def seconds_left(done: int, total: int, elapsed: float) -> float | None:
     """How long the rest takes at the pace so far; None while there is none."""
     return elapsed * (total - done) / done if done else None
+
+
+def count(number: int, noun: str) -> str:
+    """`1 session`, `2 sessions`."""
+    return f"{number} {noun}" if number == 1 else f"{number} {noun}s"

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from harbor_env.outcome import one_line
 from harbor_env.rollout import RolloutResult
-from harbor_env.tally import Standing, by_harness, groups, interval, standing
+from harbor_env.tally import Standing, by_harness, count, groups, interval, standing
 
 LEGEND = {
     "atif=match": "the harness's own record of its tool calls (ATIF) agrees with what was captured",
@@ -84,8 +84,3 @@ def legend(results: Sequence[RolloutResult]) -> list[str]:
     seen |= {flag for result in results for flag in result.flags}
     seen |= {"unscorable"} if not all(result.ok for result in results) else set()
     return [f"  {word}: {meaning}" for word, meaning in LEGEND.items() if word in seen]
-
-
-def count(number: int, noun: str) -> str:
-    """`1 session`, `2 sessions`."""
-    return f"{number} {noun}" if number == 1 else f"{number} {noun}s"
