@@ -41,6 +41,7 @@ def served(server: Environments) -> Environments:
     server.engine.gate.set()
     server.engine.arrived.clear()
     server.engine.aborted = 0
+    server.engine.holds_from = 0
     return server
 
 
@@ -82,6 +83,13 @@ async def test_state_is_told_while_the_step_runs(served: Environments) -> None:
         await served.engine.arrived.wait()
         state = await env.state()
         assert (state.phase, state.turns, state.harness) == ("agent", 0, TINY)
+        served.engine.holds_from = len(served.engine.requests) + 1
+        served.engine.gate.set()
+        await until(lambda: len(served.engine.requests) == served.engine.holds_from)
+        state = await env.state()
+        assert (state.phase, state.turns, state.last_tool) == ("agent", 1, "bash")
+        assert state.tokens > 0
+        assert state.seconds > 0
         served.engine.gate.set()
         assert (await stepping).reward == 1.0
 

@@ -6,13 +6,16 @@ import asyncio
 import os
 import pickle
 import socket
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from harbor_env.errors import SandboxError
-from harbor_env.rollout import GatewayAddress, RolloutSpec
+from harbor_env.models import HarborResult
+from harbor_env.rollout import GatewayAddress, RolloutResult, RolloutSpec
 from harbor_env.server import remains
+from harbor_env.server.answer import answer
 from harbor_env.server.frames import Frames
 from harbor_env.server.worker import Cancel, blame
 
@@ -69,3 +72,22 @@ def test_the_logs_of_a_process_that_died_are_read_without_secrets_and_removed(sp
     assert (spec.out / "logs" / "r-1" / "agent" / "tiny.txt").read_text() == f"key {'*' * len(KEY)}"
     remains.clear(spec)
     assert [path for path in spec.out.rglob("*") if path.is_file()] == []
+
+
+def test_all_that_a_rollout_left_to_be_read_is_in_its_result(tmp_path: Path) -> None:
+    agent, verifier = (tmp_path / "logs" / "r-1" / folder for folder in ("agent", "verifier"))
+    for folder, name, text in (
+        (agent, "trajectory.json", '{"steps": [1]}'),
+        (agent, "tiny.txt", "all done"),
+        (verifier, "test-stdout.txt", "1 passed"),
+        (tmp_path / "traces", "r-1.trace.json", '{"turns": []}'),
+    ):
+        folder.mkdir(parents=True, exist_ok=True)
+        (folder / name).write_text(text)
+    ran = RolloutResult("r-1", "t", "h", "local", ok=True, reward=1.0, trace="traces/r-1.trace.json")
+    ran = replace(ran, findings={"forked": 1}, seconds={"agent": 2.5}, counts={"turns": 1}, flags=("budget",))
+    told = HarborResult.model_validate(answer(ran, tmp_path))
+    assert told.log_tails == {"agent": "all done", "verifier": "1 passed"}
+    assert (told.harness_trace(), told.compact_trace()) == ({"steps": [1]}, {"turns": []})
+    assert (told.findings, told.seconds) == ({"forked": 1}, {"agent": 2.5})
+    assert (told.counts, told.flags) == ({"turns": 1}, ["budget"])
