@@ -8,6 +8,7 @@ import pytest
 
 from harbor_env.errors import TaskError
 from harbor_env.server.catalog import Catalog, split_type
+from harbor_env.tasks import load_dataset
 from tests.tiny_harness import write_task
 
 
@@ -65,3 +66,22 @@ def test_splits_are_told_as_openenv_types_them() -> None:
         "validation",
         "validation",
     ]
+
+
+@pytest.mark.parametrize("spec", ["bundled", "numbers"])
+def test_one_look_finds_the_splits_and_tasks_that_loading_each_split_would(folder: Path, spec: str) -> None:
+    spec = str(folder) if spec == "numbers" else spec
+    for name, dataset in Catalog([spec]).splits.items():
+        assert dataset == load_dataset(spec, split=name)
+
+
+def test_a_split_that_tasks_declare_is_one_of_the_catalog_s(folder: Path) -> None:
+    toml = folder / "train" / "b" / "task.toml"
+    toml.write_text(f'{toml.read_text()}\n[metadata]\nsplit = "dev"\n')
+    splits = Catalog([str(folder)]).splits
+    assert {name: [task.name for task in tasks] for name, tasks in splits.items()} == {
+        "train": ["a", "b"],
+        "dev": ["train/b"],
+        "test": ["c"],
+        "all": ["test/c", "train/a", "train/b"],
+    }

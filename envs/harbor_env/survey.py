@@ -7,11 +7,12 @@ only a rollout proves it.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping
+from collections import Counter
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from harbor_env.errors import HarborEnvError
+from harbor_env.errors import HarborEnvError, TaskError
 from harbor_env.harnesses.listing import list_harnesses
 from harbor_env.sandboxes import SANDBOXES
 from harbor_env.sandboxes.backends import missing
@@ -23,6 +24,30 @@ def sandboxes(variables: Mapping[str, str], home: Path) -> dict[str, str]:
     """Every sandbox by name, with what is missing for it: "" where nothing is known to be."""
     found = {name: missing(name, variables, home) for name in SANDBOXES if name != "local"}
     return {"local": _local(), **found}
+
+
+def datasets(specs: Sequence[str], variables: Mapping[str, str]) -> dict[str, Any]:
+    """Counts of tasks by `splits`; `problems`, what is wrong with a dataset, by spec; `secrets` that are not set.
+
+    A secret is a variable of the host that verifiers cannot do without, with the number of tasks they grade.
+    """
+    from harbor_env.server.catalog import Catalog
+
+    usable: dict[str, Catalog] = {}
+    problems: dict[str, str] = {}
+    for spec in specs:
+        try:
+            catalog = Catalog([spec])
+            _ = catalog.splits
+            usable[spec] = catalog
+        except TaskError as error:
+            problems[spec] = str(error)
+    found = next(iter(usable.values())) if len(usable) == 1 else Catalog(tuple(usable))
+    splits = found.splits
+    tasks = {task.path: task for dataset in splits.values() for task in dataset}
+    unset = Counter(name for task in tasks.values() for name in task.secrets if not variables.get(name))
+    counts = {name: len(dataset) for name, dataset in splits.items()}
+    return {"splits": counts, "problems": problems, "secrets": dict(sorted(unset.items()))}
 
 
 def harnesses() -> dict[str, dict[str, Any]]:

@@ -35,12 +35,11 @@ def _seen(llm_url: str, engine: str, model: str, api_key: str, datasets: list[st
     from pathlib import Path
 
     from harbor_env import survey
-    from harbor_env.server.catalog import Catalog
 
     grade = asyncio.run(survey.engine_grade(engine, llm_url, model, api_key)) if llm_url else None
     return {
         "engine": grade or {"ready": False, "reason": "no --llm-url; rollouts without one use the embedded engine"},
-        "splits": {name: len(tasks) for name, tasks in Catalog(datasets).splits.items()},
+        **survey.datasets(datasets, os.environ),
         "harnesses": survey.harnesses(),
         "sandboxes": survey.sandboxes(os.environ, Path.home()),
     }
@@ -70,6 +69,8 @@ def _text(document: dict[str, Any]) -> str:
     graded = f"{engine.get('level')}  {engine.get('model')}  window {engine.get('window')}" if engine["ready"] else ""
     lines = [f"engine     {graded or engine.get('reason', 'not reached')}", "splits"]
     lines += [f"  {name:<20} {count} tasks" for name, count in document["splits"].items()]
+    lines += [f"  {spec} cannot be used: {problem}" for spec, problem in document.get("problems", {}).items()]
+    lines += [f"  set {name}: {count} tasks are graded with it" for name, count in document.get("secrets", {}).items()]
     lines.append("harnesses")
     for name, facts in document["harnesses"].items():
         baked = "baked" if facts["baked"] else "not baked"

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
 
@@ -88,13 +88,23 @@ def split_type(name: str) -> str:
 
 
 def _splits_of(spec: str) -> dict[str, Dataset]:
-    """Every split of one dataset, `all` last: folders of tasks on its first level, and splits its tasks declare."""
+    """Every split of one dataset, `all` last: folders of tasks on its first level, and splits its tasks declare.
+
+    As `load_dataset` tells them apart, from one look: a split that is a folder has its tasks named from there.
+    """
     everything = load_dataset(spec, split=ALL)
-    names = {task.split for task in everything} | {
-        task.name.partition("/")[0] for task in everything if "/" in task.name
-    }
-    plain = sorted((name for name in names if _PLAIN.fullmatch(name) and name != ALL), key=_by_use)
-    return {**{name: load_dataset(spec, split=name) for name in plain}, ALL: everything}
+    found: dict[str, list[Task]] = {}
+    for task in everything:
+        folder, _, rest = task.name.partition("/")
+        if rest:
+            found.setdefault(folder, []).append(replace(task, name=rest, split=task.split or folder))
+    folders = set(found)
+    for task in everything:
+        if task.split and task.split not in folders:
+            found.setdefault(task.split, []).append(task)
+    plain = sorted((name for name in found if _PLAIN.fullmatch(name) and name != ALL), key=_by_use)
+    splits = {name: replace(everything, name=f"{spec}/{name}", tasks=tuple(found[name])) for name in plain}
+    return {**splits, ALL: everything}
 
 
 def _by_use(name: str) -> tuple[bool, str]:
