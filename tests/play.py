@@ -9,7 +9,7 @@ from typing import Any
 
 from harbor_env.gateway.options import SessionOptions
 from harbor_env.gateway.session import Plan, Recorded, Session, new_session
-from harbor_env.gateway.types import Call, Generation, Message, Tool, ToolCall
+from harbor_env.gateway.types import Call, Generation, Message, Reply, Tool, ToolCall
 from tests.fake_renderer import END, FakeRenderer
 
 BASH = Tool("bash", "Run a command.", {"type": "object", "properties": {"command": {"type": "string"}}})
@@ -43,7 +43,8 @@ def logprobs(ids: Sequence[int]) -> list[float]:
 class Player:
     """Sends histories, samples what the test says, and records; `history` helpers are left to the test.
 
-    `sent` and `sampled` are the ids that went to the engine and came back, by turn, as an engine would have seen them.
+    `sent` and `sampled` are the ids that went to the engine and came back, by turn, as an engine would have seen them;
+    `shown` are the replies as the harness would have seen them.
     """
 
     session: Session
@@ -51,6 +52,7 @@ class Player:
     tools: tuple[Tool, ...] = (BASH,)
     sent: dict[str, list[int]] = field(default_factory=dict)
     sampled: dict[str, list[int]] = field(default_factory=dict)
+    shown: dict[str, Reply] = field(default_factory=dict)
     _numbers: Iterator[int] = field(default_factory=lambda: itertools.count(1))
 
     def plan(self, *history: Message, tools: tuple[Tool, ...] | None = None, **call: Any) -> Plan:
@@ -73,7 +75,8 @@ class Player:
             created=0,
         )
         self.session.add(recorded.turn)
-        self.sent[recorded.turn.id], self.sampled[recorded.turn.id] = list(planned.prompt_ids), ids
+        turn = recorded.turn.id
+        self.sent[turn], self.sampled[turn], self.shown[turn] = list(planned.prompt_ids), ids, recorded.reply
         return recorded
 
     def ask(self, *history: Message, reply: Message, cut: int | None = None, **call: Any) -> Message:
