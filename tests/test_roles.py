@@ -2,17 +2,22 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from harbor_env.gateway.roles import ANY_HARNESS, conversation_role, markers_of
 from harbor_env.gateway.session import Recorded
-from harbor_env.gateway.types import Call, ConversationRole, Generation
+from harbor_env.gateway.types import Call, ConversationRole, Generation, Message, Tool
+from harbor_env.harnesses import HARNESSES, find
 from tests.play import BASH, player, said, system, user
 from tests.serving import serving
 
+SHAPES: list[dict[str, Any]] = json.loads((Path(__file__).parent / "data" / "conversations.json").read_text())
+"""How conversations begin: the headers, some tools and the opening words of what harnesses send, cut short."""
 CLAUDE = markers_of("claude-code")
 MAIN = Call((system("You are an agent."), user("Fix it.")), (BASH,))
 
@@ -30,6 +35,18 @@ MAIN = Call((system("You are an agent."), user("Fix it.")), (BASH,))
 )
 def test_a_marker_of_the_harness_decides(headers: dict[str, str], call: Call, role: ConversationRole) -> None:
     assert conversation_role(CLAUDE, headers, call, None) == role
+
+
+@pytest.mark.parametrize("shape", SHAPES, ids=lambda shape: f"{shape['harness']}-{shape['role']}")
+def test_every_conversation_of_every_harness_is_told_by_how_it_begins_on_the_wire(shape: dict[str, Any]) -> None:
+    messages = tuple(Message(role, text) for role, text in shape["messages"])
+    call = Call(messages, tuple(Tool(name) for name in shape["tools"]))
+    assert conversation_role(markers_of(shape["harness"]), shape["headers"], call, None) == shape["role"]
+
+
+def test_each_described_harness_has_a_main_conversation_and_one_for_each_of_its_markers_in_the_shapes() -> None:
+    known = {(shape["harness"], shape["role"]) for shape in SHAPES}
+    assert {(name, role) for name in HARNESSES for role in ("main", *(m.role for m in find(name).roles))} <= known
 
 
 def test_a_harness_nobody_named_is_read_by_headers_alone() -> None:

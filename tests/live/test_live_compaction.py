@@ -12,8 +12,8 @@ from pathlib import Path
 import pytest
 
 from tests.live import proofs
-from tests.live.test_live_cases import trained_share
-from tests.live.test_live_harnesses import run
+from tests.live.alone import record, run_alone
+from tests.live.rollouts import count
 
 pytestmark = [pytest.mark.live, pytest.mark.timeout(900)]
 
@@ -54,19 +54,20 @@ aider, which sums up nothing in a run of one message."""
 
 
 @pytest.mark.parametrize("harness", HARNESSES)
-def test_a_harness_goes_on_from_its_own_summary_and_the_summary_is_not_trained(harness: str, tmp_path: Path) -> None:
+async def test_a_harness_goes_on_from_its_own_summary_and_the_summary_is_not_trained(
+    harness: str, tmp_path: Path
+) -> None:
     known = HARNESSES[harness]
-    ran = run(tmp_path, harness, f"long_trail:{known.policy}", window=known.window)
-    rows, share = trained_share(tmp_path, ran.result)
-    facts = {"reward": ran.result["reward"], "turns": ran.result["counts"]["turns"], "rows": rows, "trained": share}
-    proofs.record(harness, CASE, {**facts, "findings": ran.result["findings"], "note": known.note})
-    turns = ran.trace["turns"]
-    compacting = [turn for turn in turns if turn["role"] == "compaction"]
+    proofs.forget(harness, CASE)
+    ran, _ = await run_alone(tmp_path, harness, f"long_trail:{known.policy}", window=known.window)
+    tokens = count(ran)
+    compacting = [turn for turn in ran.turns if turn["role"] == "compaction"]
     times, left = divmod(len(compacting), known.calls)
     assert times > 0
     assert left == 0
     assert not any(turn["trained"] for turn in compacting)
-    assert {turn["role"] for turn in turns} <= {"main", "compaction", "auxiliary"}
-    assert turns[-1]["role"] == "main"
-    assert rows == 1 + known.others + known.rows * times
-    assert (ran.result["reward"], share) == (1.0, 1.0)
+    assert {turn["role"] for turn in ran.turns} <= {"main", "compaction", "auxiliary"}
+    assert ran.turns[-1]["role"] == "main"
+    assert tokens.rows == 1 + known.others + known.rows * times
+    assert (ran.result.reward, tokens.share, tokens.untrained) == (1.0, 1.0, 0)
+    record(harness, CASE, ran, tokens, known.note)

@@ -24,7 +24,7 @@ AIDER = Harness(
         "LITELLM_LOCAL_MODEL_COST_MAP": "True",
     },
     roles=(
-        RoleMarker("auxiliary", "system", text="commit message"),
+        RoleMarker("auxiliary", "system", text="one-line Git commit messages"),
         RoleMarker("compaction", "system", text="*Briefly* summarize this partial conversation"),
     ),
     variants={"messages": {"dialect": "messages", "base_url_suffix": "", "key_variable": "ANTHROPIC_API_KEY"}},

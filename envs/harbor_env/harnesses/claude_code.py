@@ -44,8 +44,8 @@ CLAUDE_CODE = Harness(
     },
     atif=True,
     roles=(
-        RoleMarker("subagent", "header", name="x-claude-code-agent-id"),
         RoleMarker("compaction", "last_user", text="CRITICAL: Respond with TEXT ONLY"),
+        RoleMarker("subagent", "header", name="x-claude-code-agent-id"),
         RoleMarker("auxiliary", "no_tools"),
     ),
 )

@@ -54,5 +54,6 @@ CODEX = Harness(
     roles=(
         RoleMarker("compaction", "last_user", text="CONTEXT CHECKPOINT COMPACTION"),
         RoleMarker("subagent", "header", name="x-openai-subagent", text="collab_spawn"),
+        RoleMarker("auxiliary", "no_tools"),
     ),
 )

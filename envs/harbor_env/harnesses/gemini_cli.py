@@ -21,5 +21,10 @@ GEMINI_CLI = Harness(
     },
     window_kwargs={"window": "{window}"},
     atif=True,
-    roles=(RoleMarker("compaction", "system", text="specialized system component"),),
+    roles=(
+        RoleMarker("compaction", "system", text="specialized system component"),
+        RoleMarker("subagent", "system", text="You CANNOT ask the user for input or clarification"),
+        # Loops looked for, edits mended, outputs summed up: its side calls offer no tools, its agents always do.
+        RoleMarker("auxiliary", "no_tools"),
+    ),
 )

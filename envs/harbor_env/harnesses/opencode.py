@@ -61,8 +61,8 @@ OPENCODE = Harness(
     },
     atif=True,
     roles=(
-        RoleMarker("auxiliary", "system", text="You are a title generator"),
         RoleMarker("compaction", "system", text="context summarization agent"),
+        RoleMarker("auxiliary", "system", text="You are a title generator"),
         RoleMarker("subagent", "header", name="x-parent-session-id"),
     ),
     variants={dialect: variant(dialect) for dialect in SDKS if dialect != "chat"},

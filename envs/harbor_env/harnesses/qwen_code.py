@@ -25,5 +25,9 @@ QWEN_CODE = Harness(
     window_kwargs={"config": {"model": {"generationConfig": {"contextWindowSize": "{window}"}}}},
     atif=True,
     discards=True,
-    roles=(RoleMarker("compaction", "system", text="You are the component that summarizes"),),
+    roles=(
+        RoleMarker("compaction", "system", text="You are the component that summarizes"),
+        RoleMarker("subagent", "system", text="You operate in non-interactive mode: do not ask the user questions"),
+        RoleMarker("auxiliary", "no_tools"),
+    ),
 )

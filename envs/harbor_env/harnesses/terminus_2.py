@@ -32,6 +32,7 @@ TERMINUS_2 = Harness(
         RoleMarker("compaction", "last_user", text="You are about to hand off your work to another AI agent"),
         RoleMarker("compaction", "last_user", text="You are picking up work from a previous AI agent"),
         RoleMarker("compaction", "last_user", text="The next agent has a few questions for you"),
+        RoleMarker("compaction", "last_user", text="Next steps (2-3 sentences):"),
     ),
     variants={
         "messages": {"dialect": "messages", "base_url_suffix": "", "key_variable": "ANTHROPIC_API_KEY"},
