@@ -105,6 +105,16 @@ def test_an_evaluation_uses_what_the_harness_asks_where_nothing_is_pinned() -> N
     assert (sampling.temperature, sampling.top_p) == (0.2, 0.9)
 
 
+def test_an_evaluation_says_what_it_does_not_ask_an_engine_for() -> None:
+    asked = Sampling(temperature=0.2, top_p=0.5, top_k=5, stop=("END",), seed=1)
+    exact, text = player(SessionOptions(purpose="eval")), SessionOptions(purpose="eval")
+    exact.ask(*START, reply=said("x"), sampling=asked)
+    assert [finding.detail.partition(":")[0] for finding in exact.session.said] == ["stop"]
+    planned = new_session("s", text, level="text", window=1000, renderer=None).plan(Call(START, sampling=asked))
+    assert not isinstance(planned, Stop)
+    assert [finding.detail.partition(":")[0] for finding in planned.findings] == ["top_k, stop"]
+
+
 @pytest.mark.parametrize("variables", [{}, {"enable_thinking": True}])
 def test_thinking_a_harness_asks_for_and_the_session_does_not_give_is_a_finding(variables: dict[str, bool]) -> None:
     play = player(SessionOptions(template_kwargs=variables))

@@ -12,6 +12,8 @@ from harbor_env.gateway.options import Budget, SessionOptions
 from harbor_env.gateway.types import Call, Finding, Generation, Level
 
 ASKED = ("temperature", "top_p", "top_k", "stop", "seed")
+UNSENT, UNSENT_IN_TEXT = ("stop",), ("top_k", "stop")
+"""Of those, what no engine is asked for in an evaluation either: one that takes ids, and one that takes messages."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,7 +103,9 @@ def ignored(call: Call, options: SessionOptions, level: Level, known: Container[
     """What the harness asked for and does not get. A code in `known` was said before and is not said again."""
     found: list[Finding] = []
     own = [name for name in ASKED if getattr(call.sampling, name) not in (None, ())]
-    if own and options.purpose == "train":
+    if options.purpose == "eval":
+        own = [name for name in own if name in (UNSENT if level == "tokens" else UNSENT_IN_TEXT)]
+    if own:
         found.append(Finding("sampling_ignored", f"{', '.join(own)}: the session's own distribution is used"))
     if call.thinking is not None and call.thinking not in _thinking_set(options):
         found.append(Finding("thinking_ignored", f"asked {'on' if call.thinking else 'off'}: the session decides"))
