@@ -4,7 +4,7 @@
 
 An engine with a script, `openenv-harbor serve`, the local sandbox and a small harness; each rollout is 4 model calls.
 Prints how many completed and how many were lost, seconds per phase (the engine's own delay taken off the agent's), the
-slowest answer of /health meanwhile, and the processor time of the server and all below it. Exit status 1 if any is lost.
+slowest answer of /health meanwhile. Exit status 1 if any rollout is lost.
 """
 
 from __future__ import annotations
@@ -22,7 +22,6 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 import aiohttp
-import psutil
 from bench.programs import command, free_port, running
 
 from harbor_env.client import HarborEnv
@@ -43,7 +42,6 @@ class Measured:
     walls: list[float] = field(default_factory=list)
     lost: list[str] = field(default_factory=list)
     health: list[float] = field(default_factory=list)
-    busy: float = 0.0
 
     def phases(self, delay: float) -> dict[str, list[float]]:
         """Seconds per phase, a value a rollout: what the system added to the engine's `delay` per call."""
@@ -89,30 +87,20 @@ async def look(url: str, measured: Measured) -> None:
         await asyncio.sleep(0.1)
 
 
-async def measure(url: str, pid: int, given: argparse.Namespace) -> tuple[Measured, float]:
+async def measure(url: str, given: argparse.Namespace) -> tuple[Measured, float]:
     """One rollout alone first, so that nothing is made for the first time, then all at once; seconds for all."""
     await play(url, given.harness, warm := Measured())
     if warm.lost:
         raise RuntimeError(f"not even one rollout: {warm.lost[0]}")
     measured = Measured()
     looking = asyncio.create_task(look(url, measured))
-    before, began = cpu_seconds(pid), time.monotonic()
+    began = time.monotonic()
     await asyncio.gather(*(play(url, given.harness, measured) for _ in range(given.rollouts)))
     wall = time.monotonic() - began
-    measured.busy = cpu_seconds(pid) - before
     looking.cancel()
     with contextlib.suppress(asyncio.CancelledError):
         await looking
     return measured, wall
-
-
-def cpu_seconds(pid: int) -> float:
-    """Processor time of a process and what it has waited for, and of all that run below it now."""
-    total = 0.0
-    for process in (psutil.Process(pid), *psutil.Process(pid).children(recursive=True)):
-        with contextlib.suppress(psutil.NoSuchProcess):
-            total += sum(process.cpu_times()[:4])
-    return total
 
 
 def at(values: Sequence[float], share: float) -> float:
@@ -124,12 +112,9 @@ def report(measured: Measured, wall: float, given: argparse.Namespace) -> None:
     count, cores = len(measured.results), len(os.sched_getaffinity(0))
     load = os.getloadavg()[0]
     print(f"{given.rollouts} rollouts at once on {cores} cores in {wall:.1f} s (load average {load:.1f} at the end):")
-    print(
-        f"{count} completed, {len(measured.lost)} lost; {measured.busy:.0f} s of processor time seen below the server"
-    )
-    print(
-        f"/health: worst {1000 * max(measured.health):.0f} ms, median {1000 * statistics.median(measured.health):.0f} ms"
-    )
+    print(f"{count} completed, {len(measured.lost)} lost")
+    worst, median = (1000 * value for value in (max(measured.health), statistics.median(measured.health)))
+    print(f"/health: worst {worst:.0f} ms, median {median:.0f} ms")
     if measured.results:
         print("phase      p50 s   p95 s   (the engine's delay not counted)")
         for phase, values in measured.phases(given.delay_ms / 1000).items():
@@ -168,7 +153,7 @@ def main() -> int:
         with running(engine, engine_port) as fake:
             serve = command("harbor_env.cli", "serve", "--llm-url", fake.url, "--port", port, *flags)
             with running([*serve, "--max-concurrent-envs", str(given.rollouts + 1)], port) as server:
-                measured, wall = asyncio.run(measure(server.url, server.pid, given))
+                measured, wall = asyncio.run(measure(server.url, given))
     report(measured, wall, given)
     return 1 if measured.lost else 0
 

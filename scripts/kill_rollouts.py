@@ -216,16 +216,21 @@ def run(given: argparse.Namespace, folder: Path) -> int:
     tally = {part: Kills(part) for part in given.parts.split(",")}
     sandboxes = Sandboxes(folder / "scratch")
     system = System(folder, given.tokenizer, given.harness)
+    began = time.monotonic()
     try:
         wait_until(lambda: system.scored_since(0.0), 120)
         for number, part in enumerate(plan(given.kills, list(tally), dice)):
+            if time.monotonic() - began > given.within:
+                break
             kill(system, sandboxes, tally[part], dice)
             print(f"\r{number + 1}/{given.kills} kills", end="", file=sys.stderr, flush=True)
     finally:
         system.close()
     left = leftovers(system, sandboxes, folder)
     sandboxes.close()
-    print(f"\n{table(tally.values())}\n{len(sandboxes.seen)} sandboxes were made; left: {len(left)}")
+    count, seconds = sum(kills.count for kills in tally.values()), time.monotonic() - began
+    print(f"\n{table(tally.values())}")
+    print(f"{count} kills in {seconds:.0f} s; {len(sandboxes.seen)} sandboxes were made; left: {len(left)}")
     faults = [fault for kills in tally.values() for fault in kills.faults] + left
     for fault in faults:
         print(f"  {fault}")
@@ -239,11 +244,11 @@ def main() -> int:
     found.add_argument("--parts", default=",".join(PARTS))
     found.add_argument("--kills", type=int, default=100)
     found.add_argument("--seed", type=int, default=4)
+    found.add_argument("--within", type=float, default=7200.0, help="seconds after which no more are killed")
     given = found.parse_args()
     given.tokenizer = given.tokenizer.resolve()
     became = os.environ.get("PYTHONPATH", "")
     os.environ["PYTHONPATH"] = f"{ROOT}:{became}" if became else str(ROOT)
-    became_at = time.monotonic()
     become_reaper()
     sys.path.insert(0, str(ROOT))
     from tests.tiny_harness import write_task
@@ -254,9 +259,7 @@ def main() -> int:
             (folder / name).mkdir()
         write_task(folder / "tasks" / "one", reward='{"reward": 1}')
         os.environ |= {"TMPDIR": str(folder / "tmp"), "OPENENV_HARBOR_SCRATCH": str(folder / "scratch")}
-        code = run(given, folder)
-    print(f"{given.kills} kills in {time.monotonic() - became_at:.0f} s")
-    return code
+        return run(given, folder)
 
 
 if __name__ == "__main__":

@@ -27,7 +27,7 @@ def become_reaper() -> None:
 
 
 def victims(part: str, server: int) -> list[psutil.Process]:
-    """The processes below the server that play a part now."""
+    """The processes that play a part of a server now. Workers whose nursery died have become this process's own."""
     with contextlib.suppress(psutil.NoSuchProcess):
         top = psutil.Process(server)
         if part == "server":
@@ -35,7 +35,7 @@ def victims(part: str, server: int) -> list[psutil.Process]:
         if part in ("gateway", "nursery"):
             word = {"gateway": "harbor_env.gateway.serve", "nursery": "server.nursery"}[part]
             return [child for child in top.children() if word in " ".join(child.cmdline())]
-        starters = [below for below in top.children(recursive=True) if _is_starter(below)]
+        starters = [below for below in psutil.Process().children(recursive=True) if _is_starter(below)]
         if part == "worker":
             return [worker for starter in starters if starter.children() and (worker := starter.parent())]
         keepers = [keeper for starter in starters for keeper in starter.children()]
