@@ -42,8 +42,8 @@ class Order:
     sandbox: str = "local"
     concurrency: int = 1
     retries: int = 0
-    temperature: float = 1.0
-    top_p: float = 1.0
+    temperature: float | None = None
+    top_p: float | None = None
     seed: int | None = None
     max_calls: int = 0
     max_output_tokens: int = 0
@@ -65,7 +65,7 @@ class Order:
             raise UsageError(f"--purpose is train or eval, not {self.purpose!r}.")
         if self.rotate not in get_args(Rotation):
             raise UsageError(f"--rotate is {', '.join(get_args(Rotation))}, not {self.rotate!r}.")
-        if not math.isfinite(self.temperature):
+        if self.temperature is not None and not math.isfinite(self.temperature):
             raise UsageError(f"--temperature is a number, 1 for the model's own distribution; not {self.temperature}.")
         if not self.harnesses:
             raise UsageError("--harness names at least one harness, for example mini-swe-agent.")
@@ -78,9 +78,12 @@ class Order:
 
     @property
     def sampling(self) -> dict[str, Any]:
-        """The pinned distribution of every session, but for the seed, which is the attempt's."""
-        values = {"temperature": self.temperature, "top_p": self.top_p, "max_tokens": self.max_reply_tokens}
-        return {name: value for name, value in values.items() if name == "temperature" or value not in (0, 1.0)}
+        """What is pinned in every session, but for the seed, which is the attempt's. In training, temperature is 1
+        where none is given; in evaluation what is not given is the harness's own.
+        """
+        temperature = 1.0 if self.temperature is None and self.purpose == "train" else self.temperature
+        values = {"temperature": temperature, "top_p": self.top_p, "max_tokens": self.max_reply_tokens or None}
+        return {name: value for name, value in values.items() if value is not None}
 
     @property
     def budget(self) -> dict[str, float]:
@@ -140,8 +143,8 @@ class Order:
             "harness": list(self.harnesses),
             "rotate": self.rotate,
             "sandbox": self.sandbox,
-            "temperature": self.temperature,
-            "top_p": self.top_p,
+            "temperature": self.sampling.get("temperature", ""),
+            "top_p": self.sampling.get("top_p", ""),
             "seed": "" if self.seed is None else self.seed,
             "max_calls": self.max_calls,
             "max_output_tokens": self.max_output_tokens,

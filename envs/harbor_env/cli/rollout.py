@@ -32,8 +32,10 @@ def rollout(
     sandbox: Annotated[str, Option(help="local, or any backend of Harbor's: docker, e2b, daytona, modal.")] = "local",
     concurrency: Annotated[int, Option(help="Rollouts at a time.", min=1)] = 1,
     retries: Annotated[int, Option(help="Further tries after a failure of sandbox, engine or capture.", min=0)] = 1,
-    temperature: Annotated[float, Option(help="Sampling temperature of every turn.", min=0)] = 1.0,
-    top_p: Annotated[float, Option(help="Nucleus of the distribution; 1 to train.", min=0.001, max=1)] = 1.0,
+    temperature: Annotated[
+        float | None, Option(help="Sampling temperature of every turn. Default: 1 to train.", min=0)
+    ] = None,
+    top_p: Annotated[float | None, Option(help="Nucleus of the distribution.", min=0.001, max=1)] = None,
     seed: Annotated[int | None, Option(help="Seed of sampling; attempts of a task get consecutive ones.")] = None,
     max_calls: Annotated[int, Option(help="Model calls per rollout; 0: no limit.", min=0)] = 0,
     max_output_tokens: Annotated[int, Option(help="Sampled tokens per rollout; 0: no limit.", min=0)] = 0,
