@@ -15,6 +15,8 @@ def serve(
     llm_api_key: Annotated[str, Option(help="Key for the engine.", envvar="OPENENV_LLM_API_KEY")] = "",
     tokenizer: Annotated[str, Option(help="Folder, .gguf file or hub id. Default: the model's name.")] = "",
     renderer: Annotated[str, Option(help="Renderer by name or module:Name. Default: by model or template.")] = "",
+    chat_template: Annotated[str, Option(help="File of a chat template in place of the model's own.")] = "",
+    template_kwargs: Annotated[str, Option(help="Template variables of every session, as a JSON object.")] = "",
     window: Annotated[int, Option(help="Context length in tokens, where the engine does not say it.")] = 0,
     gateway: Annotated[str, Option(help="URL of a running gateway, instead of starting one.")] = "",
     gateway_admin_key: Annotated[
@@ -48,11 +50,24 @@ def serve(
     """
     import asyncio
 
+    from harbor_env.json_flags import json_object
     from harbor_env.server.app import serve as run
     from harbor_env.server.settings import ServerConfig
     from harbor_env.serving_gateway import EngineFlags
 
-    flags = EngineFlags(llm_url, engine, model, llm_api_key, tokenizer, renderer, window, gateway, gateway_admin_key)
+    flags = EngineFlags(
+        llm_url=llm_url,
+        engine=engine,
+        model=model,
+        llm_api_key=llm_api_key,
+        tokenizer=tokenizer,
+        renderer=renderer,
+        window=window,
+        gateway=gateway,
+        admin_key=gateway_admin_key,
+        chat_template=chat_template,
+        template_kwargs=json_object("--template-kwargs", template_kwargs),
+    )
     config = ServerConfig(
         engine=flags,
         datasets=tuple(dataset or ("bundled",)),

@@ -10,6 +10,7 @@ from pathlib import Path
 from harbor_env.config import is_loopback
 from harbor_env.errors import UsageError
 from harbor_env.exposing import find_exposer
+from harbor_env.json_flags import json_object
 from harbor_env.serving_gateway import EngineFlags
 
 PREFIX = "OPENENV_HARBOR_"
@@ -139,6 +140,8 @@ def from_environment(variables: Mapping[str, str]) -> ServerConfig:
             tokenizer=given("TOKENIZER"),
             renderer=given("RENDERER"),
             window=number("WINDOW"),
+            chat_template=given("CHAT_TEMPLATE"),
+            template_kwargs=json_object(f"{PREFIX}TEMPLATE_KWARGS", given("TEMPLATE_KWARGS")),
             gateway=given("GATEWAY_URL"),
             admin_key=given("GATEWAY_ADMIN_KEY"),
         ),
@@ -153,5 +156,6 @@ def from_environment(variables: Mapping[str, str]) -> ServerConfig:
         data=Path(given("DATA", "server-data")),
         max_concurrent_envs=number("MAX_CONCURRENT_ENVS"),
         gateway_workers=number("GATEWAY_WORKERS", "1"),
+        idle=float(number("IDLE", "900")),
         keep_logs=given("KEEP_LOGS") in ("1", "true"),
     )
