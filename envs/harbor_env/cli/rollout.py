@@ -82,6 +82,7 @@ def rollout(
     from harbor_env.serving_gateway import EngineFlags
 
     out = default_out(out)
+    keys = {"OPENENV_LLM_API_KEY": llm_api_key, "OPENENV_HARBOR_ADMIN_KEY": admin_key}
     order = Order(
         engine=EngineFlags(llm_url, engine, model, llm_api_key, tokenizer, renderer, window, gateway, admin_key),
         dataset=dataset,
@@ -111,7 +112,7 @@ def rollout(
         resume=resume,
         resume_anyway=resume_anyway,
         as_json=as_json,
-        again=again(sys.argv, out),
+        again=again(sys.argv, out, [name for name, key in keys.items() if key]),
     )
     try:
         status = asyncio.run(run(order))
