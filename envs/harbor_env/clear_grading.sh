@@ -1,6 +1,7 @@
 # Runs inside a sandbox as root, before the verifier: tells what the agent left where it grades, and removes it.
 # Prints KIND, a tab, and what. The folder's name is put together from two halves, so that no command line of this
 # script's own looks like one that has to do with it.
+before=" $1 "
 half=/logs/verifie
 rewards=${half}r
 
@@ -30,8 +31,29 @@ at_the_folder() {
     } 2>/dev/null | sed -n 's#^/proc/\([0-9]*\)/.*#\1#p' | sort -u
 }
 
-every_other() {
-    ls /proc | grep -E '^[0-9]+$'
+# What runs besides what ran before the agent did, whose numbers are in $before.
+left_over() {
+    for number in $(ls /proc | grep -E '^[0-9]+$'); do
+        case "$own$before" in *" $number "*) continue ;; esac
+        [ -n "$(tr '\0' ' ' 2>/dev/null <"/proc/$number/cmdline")" ] && echo "$number"
+    done
+}
+
+# A process that waits for the verifier to write, to write over it, takes a bait that looks the same.
+take_bait() {
+    mkdir -p /tests
+    [ -e /tests/test.sh ] && own_test= || own_test=1
+    [ -n "$own_test" ] && echo 'exit 0' >/tests/test.sh
+    echo . >"$rewards/test-stdout.txt"
+    printf '{"reward": 0.125}' >"$rewards/reward.json"
+    printf '0.125' >"$rewards/reward.txt"
+    sleep 0.3
+    taken=
+    [ "$(cat "$rewards/reward.json" 2>/dev/null)" = '{"reward": 0.125}' ] && rm -f -- "$rewards/reward.json" || taken=1
+    [ "$(cat "$rewards/reward.txt" 2>/dev/null)" = 0.125 ] && rm -f -- "$rewards/reward.txt" || taken=1
+    rm -f -- "$rewards/test-stdout.txt"
+    [ -n "$own_test" ] && rm -f -- /tests/test.sh
+    [ -n "$taken" ]
 }
 
 tell_and_remove_rewards() {
@@ -58,10 +80,10 @@ clear_grading() {
         find /tests -mindepth 1 ! -type d -exec cksum {} + 2>/dev/null | head -n 1000 | sed 's/^/test	/'
         [ "$1" = keep ] || find /tests -mindepth 1 -maxdepth 1 -exec rm -rf -- {} + 2>/dev/null
     fi
-    # A reward that comes back has a writer among the processes: none of them is to be trusted then.
-    sleep 0.05
-    if [ -e "$rewards/reward.json" ] || [ -e "$rewards/reward.txt" ]; then
-        end_processes "$(every_other)"
+    # A process that rewrites rewards is one of those that are left: none of them is to be trusted then.
+    others=$(left_over)
+    if [ -n "$others" ] && take_bait; then
+        end_processes "$others"
         tell_and_remove_rewards
     fi
     return 0

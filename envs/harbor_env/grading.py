@@ -21,12 +21,12 @@ from harbor.models.trial.paths import EnvironmentPaths
 from harbor.models.verifier.result import VerifierResult
 from harbor.verifier.verifier import Verifier
 
-from harbor_env.forgery import Planted, read_planted
+from harbor_env.forgery import Planted, read_planted, read_seal, rewritten
 
 VERIFIER = "harbor_env.grading:GuardedVerifier"
 _SCRIPT = (Path(__file__).parent / "clear_grading.sh").read_text(encoding="utf-8")
-_TESTS_BEFORE, _PLANTED = "tests-before.txt", "planted.jsonl"
-_LISTED = "find /tests -mindepth 1 ! -type d -exec cksum {} + 2>/dev/null; true"
+_TESTS_BEFORE, _RUNNING_BEFORE, _PLANTED = "tests-before.txt", "running-before.txt", "planted.jsonl"
+_LISTED = "echo $(ls /proc | grep -E '^[0-9]+$'); find /tests -mindepth 1 ! -type d -exec cksum {} + 2>/dev/null; true"
 
 
 class RewardRewrittenError(Exception):
@@ -34,11 +34,14 @@ class RewardRewrittenError(Exception):
 
 
 async def note_tests(environment: BaseEnvironment, trial: Path) -> None:
-    """Before the agent runs: remember what the image itself has in the tests' folder, beside the trial's logs."""
+    """Before the agent runs: note what the image has in the tests' folder, and what runs, beside the trial's logs."""
     if environment.os == TaskOS.WINDOWS:
         return
     done = await environment.exec(_LISTED, user="root")
-    (trial / _TESTS_BEFORE).write_text(done.stdout or "", encoding="utf-8")
+    running, _, tests = (done.stdout or "").partition("\n")
+    (trial / _TESTS_BEFORE).write_text(tests, encoding="utf-8")
+    if not (trial / _RUNNING_BEFORE).exists():  # of several steps, the first
+        (trial / _RUNNING_BEFORE).write_text(running, encoding="utf-8")
 
 
 def planted(trial: Path) -> Planted:
@@ -83,9 +86,10 @@ class GuardedVerifier(Verifier):  # type: ignore[misc]
 
     async def _clear(self) -> None:
         """Empty the verifier's folder and the tests' folder of what was not there before the agent; write down what."""
-        noted = self.trial_paths.trial_dir / _TESTS_BEFORE
-        before = noted.read_text(encoding="utf-8").splitlines() if noted.is_file() else []
-        done = await self.environment.exec(f"{_SCRIPT}\nclear_grading {'keep' if before else 'clear'}", user="root")
+        before, running = (_noted(self.trial_paths.trial_dir / name) for name in (_TESTS_BEFORE, _RUNNING_BEFORE))
+        numbers = " ".join(word for word in " ".join(running).split() if word.isdigit())
+        way = "keep" if before else "clear"
+        done = await self.environment.exec(f"set -- '{numbers}'\n{_SCRIPT}\nclear_grading {way}", user="root")
         if done.return_code != 0:
             raise RuntimeError(f"The verifier's folders could not be cleared: {done.stderr or done.stdout}")
         found, gone = read_planted(done.stdout or "", before)
@@ -101,14 +105,18 @@ class GuardedVerifier(Verifier):  # type: ignore[misc]
     def _compare(self, seal: Mapping[str, str] | None) -> None:
         if seal is None:
             return
-        for inside, here in self._reward_paths().items():
-            now = here.read_text(encoding="utf-8", errors="replace") if here.is_file() else ""
-            if seal.get(inside, "").strip() != now.strip():
-                self._tell(Planted((f"{inside} was rewritten after the verifier ended",)))
-                raise RewardRewrittenError(f"{inside} was rewritten after the verifier ended")
-        if "" in seal:
-            self._tell(Planted((seal[""],)))
-            raise RewardRewrittenError(seal[""])
+        now = {
+            inside: here.read_text(encoding="utf-8", errors="replace") if here.is_file() else ""
+            for inside, here in self._reward_paths().items()
+        }
+        wrong = rewritten(seal, now)
+        if wrong:
+            self._tell(Planted((wrong,)))
+            raise RewardRewrittenError(wrong)
+
+
+def _noted(path: Path) -> list[str]:
+    return path.read_text(encoding="utf-8").splitlines() if path.is_file() else []
 
 
 class _Sealed:
@@ -131,20 +139,5 @@ class _Sealed:
         done = await self.environment.exec(
             command=f"{there}; {command}; code=$?{shown}; echo; echo {mark}; exit $code", **options
         )
-        self.seal = _read_seal(done.stdout or "", mark)
+        self.seal = read_seal(done.stdout or "", mark)
         return done
-
-
-def _read_seal(said: str, mark: str) -> dict[str, str] | None:
-    """Contents of reward files by path, and under "" what is wrong; None where the command did not end."""
-    parts = said.split(mark)[1:]
-    if not parts or parts[-1].strip():
-        return None
-    seal: dict[str, str] = {}
-    for part in parts[:-1]:
-        path, _, content = part.partition("\n")
-        if path.startswith("early:"):
-            seal[""] = f"{path.removeprefix('early:')} was written again before the verifier began"
-        else:
-            seal[path] = content
-    return seal
