@@ -133,7 +133,7 @@ async def messages(line: Line, history: list[Any], stream: bool, limit: int) -> 
 async def gemini(line: Line, history: list[Any], stream: bool, limit: int) -> Read:
     declared = google.FunctionDeclaration(name="bash", parameters_json_schema=SCHEMA)
     asked: dict[str, Any] = {
-        "model": "m",
+        "model": "lab/m",
         "contents": [google.Content(role="user", parts=[google.Part(text="go")]), *history],
         "config": google.GenerateContentConfig(
             tools=[google.Tool(function_declarations=[declared])],

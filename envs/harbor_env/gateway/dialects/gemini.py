@@ -72,7 +72,7 @@ _REFUSED = {**CONTINUITY, "cachedContent": _CACHED, "cached_content": _CACHED}
 
 
 def _routes(version: str) -> tuple[Route, ...]:
-    path = f"/{version}/models/{{model}}"
+    path = f"/{version}/models/{{model:path}}"
     return (
         Route("POST", f"{path}:generateContent", "generate"),
         Route("POST", f"{path}:streamGenerateContent", "generate", {"stream": "yes"}),

@@ -15,7 +15,8 @@ from harbor_env.gateway.types import Call, Reply
 
 @dataclass(frozen=True, slots=True)
 class Route:
-    """A path a dialect answers, below the root or below `/sessions/{id}`. `{model}` in a path matches one segment.
+    """A path a dialect answers, below the root or below `/sessions/{id}`. `{model:path}` in a path matches
+    the rest of it up to the colon: a model's name may hold slashes.
 
     `params` are facts the path itself states (Gemini's stream method); they join the path's own parameters.
     """
