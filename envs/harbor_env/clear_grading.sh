@@ -1,15 +1,23 @@
-# Runs inside a sandbox as root, before the verifier: tells what the agent left where it grades, and removes it.
+# Runs in a sandbox's bash as root, before the verifier: tells what the agent left where it grades, and removes it.
 # Prints KIND, a tab, and what. The folder's name is put together from two halves, so that no command line of this
 # script's own looks like one that has to do with it.
 before=" $1 "
 half=/logs/verifie
 rewards=${half}r
 
+# Sets $parent. Here as below nothing is started where the shell itself can do it: this runs before every grading.
+find_parent() {
+    parent=0
+    while read -r key value; do
+        [ "$key" = PPid: ] && parent=$value && return
+    done 2>/dev/null <"/proc/$1/status"
+}
+
 own=" 1 "
-ancestor=$$
-while [ "${ancestor:-0}" -gt 1 ]; do
-    own="$own$ancestor "
-    ancestor=$(sed -n 's/^PPid:[[:space:]]*//p' "/proc/$ancestor/status" 2>/dev/null)
+parent=$$
+while [ "$parent" -gt 1 ]; do
+    own="$own$parent "
+    find_parent "$parent"
 done
 
 end_processes() {
@@ -31,11 +39,15 @@ at_the_folder() {
     } 2>/dev/null | sed -n 's#^/proc/\([0-9]*\)/.*#\1#p' | sort -u
 }
 
-# What runs besides what ran before the agent did, whose numbers are in $before.
-left_over() {
-    for number in $(ls /proc | grep -E '^[0-9]+$'); do
+# Sets $others: what runs besides what ran before the agent did, whose numbers are in $before.
+find_left_over() {
+    others=
+    for folder in /proc/[0-9]*; do
+        number=${folder#/proc/}
         case "$own$before" in *" $number "*) continue ;; esac
-        [ -n "$(tr '\0' ' ' 2>/dev/null <"/proc/$number/cmdline")" ] && echo "$number"
+        word=
+        read -r -d '' word 2>/dev/null <"$folder/cmdline"
+        [ -n "$word" ] && others="$others $number"
     done
 }
 
@@ -72,16 +84,17 @@ clear_grading() {
         fi
     done
     [ -d "$rewards" ] || { rm -rf -- "$rewards" && mkdir -p "$rewards" && chmod 777 "$rewards"; } || return 1
-    end_processes "$(at_the_folder)"
+    find_left_over
+    [ -n "$others" ] && end_processes "$(at_the_folder)"
     tell_and_remove_rewards
     find "$rewards" -mindepth 1 ! -type d ! -path "$rewards/reward.*" 2>/dev/null | head -n 100 | sed 's/^/file	/'
-    find "$rewards" -mindepth 1 -maxdepth 1 -exec rm -rf -- {} + 2>/dev/null
+    find "$rewards" -mindepth 1 -delete 2>/dev/null
     if [ -e /tests ]; then
         find /tests -mindepth 1 ! -type d -exec cksum {} + 2>/dev/null | head -n 1000 | sed 's/^/test	/'
-        [ "$1" = keep ] || find /tests -mindepth 1 -maxdepth 1 -exec rm -rf -- {} + 2>/dev/null
+        [ "$1" = keep ] || find /tests -mindepth 1 -delete 2>/dev/null
     fi
     # A process that rewrites rewards is one of those that are left: none of them is to be trusted then.
-    others=$(left_over)
+    find_left_over
     if [ -n "$others" ] && take_bait; then
         end_processes "$others"
         tell_and_remove_rewards
