@@ -4,7 +4,7 @@
         -- --llm-url http://127.0.0.1:8000 --model policy --tokenizer MODEL --concurrency 8
     scripts/evaluate.py compare EVALS/base EVALS/sft EVALS/rl [--json]
 
-`run` is one resumable batch of `openenv-harbor rollout` per harness; what stands after `--` goes to it. `compare` prints
+`run` is a resumable batch of `openenv-harbor rollout` per harness; what stands after `--` goes to it. `compare` prints
 pass@1 per harness with 95 % intervals over tasks, and each evaluation against the first, paired by task; tool calls and
 tokens are compared on tasks both passed. A number below is a mean over tasks; unscorable rollouts are counted apart.
 """
