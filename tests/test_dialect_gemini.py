@@ -245,6 +245,8 @@ def test_a_result_sent_twice_is_read_once(ids: dict[str, str]) -> None:
     twice = {"role": "model", "parts": calls["parts"] * 2}
     if not ids:
         assert len(decode(GO, twice, {"role": "user", "parts": once["parts"] * 2}).messages) == 4
+        both = [*once["parts"], answer_part("f", "2")]
+        assert [m.content for m in decode(GO, twice, {"parts": both * 2}).messages[2:]] == ["1", "2"]
 
 
 @pytest.mark.parametrize("role", ["user", "function", "tool"])

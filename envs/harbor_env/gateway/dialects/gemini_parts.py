@@ -139,11 +139,12 @@ class History:
             raise WrongField(f"unknown part {', '.join(sorted(part))[:80]!r}")
 
     def _is_duplicate(self, result: Message) -> bool:
-        """It was sent since the reply it answers; without an id, as often as that reply called its function."""
-        alike = self.messages[self._reply :].count(result)
-        if result.tool_call_id:
-            return alike > 0
-        return 0 < sum(call.name == result.name for call in self._calls()) <= alike
+        """It was sent since the reply it answers; without an id, every call of its function has its answer already."""
+        since = self.messages[self._reply :]
+        if result not in since or result.tool_call_id:
+            return result in since
+        called = sum(call.name == result.name for call in self._calls())
+        return 0 < called <= sum(message.role == "tool" and message.name == result.name for message in since)
 
     def _calls(self) -> tuple[ToolCall, ...]:
         """What the last reply called."""
