@@ -87,16 +87,18 @@ def _cell(run: Mapping[str, Any] | None) -> str:
 
 
 def _shares(proved: Mapping[str, Runs]) -> str:
-    """Per harness: what was sampled where the engine's log was read, and the share of it that is trained."""
+    """Per harness, over the runs whose engine kept a log: what it sampled, and the share of it that is trained."""
     lines: list[Sequence[object]] = [("harness", "version", "runs", "rows", "tokens sampled", "trained")]
     for name, runs in proved.items():
         counted = [run for run in runs.values() if run.get("sampled")]
         sampled = sum(run["sampled"] for run in counted)
         trained = sum(run["sampled"] * run["trained"] for run in counted)
-        share = f"{trained / sampled:.1%}" if sampled else "-"
-        versions = ", ".join(dict.fromkeys(run["version"] for run in runs.values()))
-        lines.append((name, versions, len(runs), sum(run["rows"] for run in runs.values()), sampled, share))
-    return "\n## Tokens\n\nOver all cases of a harness, main conversations and subagents.\n\n" + _table(lines)
+        if sampled:
+            versions = ", ".join(dict.fromkeys(run["version"] for run in counted))
+            rows = sum(run["rows"] for run in counted)
+            lines.append((name, versions, len(counted), rows, sampled, f"{trained / sampled:.1%}"))
+    told = "What the engine sampled for conversations that are trained, by its own log, over all cases counted so."
+    return f"\n## Tokens\n\n{told}\n\n" + _table(lines)
 
 
 def _reasons(proved: Mapping[str, Runs]) -> str:
