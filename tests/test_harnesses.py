@@ -4,21 +4,28 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
+from harbor.models.model_api_format import ModelApiFormat
 
 from harbor_env.errors import UsageError
 from harbor_env.harnesses import HARNESSES, Harness, find
 from harbor_env.harnesses.adapters import BakedGeminiCli, BakedPi
-from harbor_env.harnesses.wiring import Connection, agent_config
+from harbor_env.harnesses.wiring import Connection, agent_config, describe_agent
+from tests.tiny_harness import TinyAgent
 
 CONNECTION = Connection(
     root="http://127.0.0.1:9", session_url="http://127.0.0.1:9/sessions/sk-1", key="sk-1", model="m", window=20_000
 )
 MODEL: dict[str, Any] = {"logs_dir": Path(), "model_name": "m", "skip_model_parsing": True}
 CUSTOM = Harness("mine", "nop", "chat", base_url_suffix="/v1", key_place="url", window_env={"W": "{window}"})
+
+
+class AnthropicAgent(TinyAgent):
+    MODEL_CONNECTION = replace(TinyAgent.MODEL_CONNECTION, supported_api_formats=[ModelApiFormat.ANTHROPIC_MESSAGES])
 
 
 @pytest.mark.parametrize("name", sorted(HARNESSES))
@@ -47,14 +54,33 @@ def test_claude_code_is_told_the_window_only_where_it_is_known() -> None:
     assert "CLAUDE_CODE_MAX_CONTEXT_TOKENS" not in agent_config(find("claude-code"), unknown).env
 
 
-def test_any_other_harbor_agent_is_wired_by_its_api_format() -> None:
-    mimo = find("vibe")
-    assert (mimo.dialect, mimo.base_url_suffix, mimo.key_variable) == ("chat", "/v1", "OPENAI_API_KEY")
+@pytest.mark.parametrize(
+    ("name", "dialect", "suffix", "key"),
+    [
+        ("vibe", "chat", "/v1", "OPENAI_API_KEY"),
+        ("muse-code", "responses", "/v1", "OPENAI_API_KEY"),
+        ("antigravity-sdk", "gemini", "", "GEMINI_API_KEY"),
+        ("tests.tiny_harness:TinyAgent", "chat", "/v1", "OPENAI_API_KEY"),
+    ],
+)
+def test_any_other_agent_of_harbor_s_or_one_s_own_class_is_wired_by_its_api_format(
+    name: str, dialect: str, suffix: str, key: str
+) -> None:
+    harness = find(name)
+    assert (harness.dialect, harness.base_url_suffix, harness.key_variable) == (dialect, suffix, key)
+    config = agent_config(harness, CONNECTION)
+    assert (config.base_url, config.model_name) == (f"http://127.0.0.1:9{suffix}", "m")
+    assert (config.model_api_key_name, config.env[key]) == (key, "sk-1")
+    assert (config.import_path or config.name) == name
+
+
+def test_an_agent_that_speaks_only_anthropic_s_messages_is_wired_by_its_format() -> None:
+    harness = describe_agent("mine", "tests.test_harnesses:AnthropicAgent", AnthropicAgent)
+    assert (harness.dialect, harness.base_url_suffix, harness.key_variable) == ("messages", "", "ANTHROPIC_API_KEY")
 
 
 def test_a_harness_of_ones_own_is_named_by_module_and_name() -> None:
     assert find("tests.test_harnesses:CUSTOM") is CUSTOM
-    assert find("harbor.agents.terminus_2:Terminus2").dialect == "chat"
 
 
 def test_an_unknown_harness_is_refused_with_the_names_there_are() -> None:

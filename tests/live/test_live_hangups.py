@@ -36,7 +36,9 @@ class Expected:
 HARNESSES = {
     "claude-code": Expected(),
     "codex": Expected(),
-    "gemini-cli": Expected(ALL[:2], note="gives up when the line breaks before a stream begins"),
+    "gemini-cli": Expected(
+        ALL[:2], note="gives up when the line breaks in a stream that began, if only with a keep-alive"
+    ),
     "mini-swe-agent": Expected(),
     "opencode": Expected(),
     "openhands-sdk": Expected(),

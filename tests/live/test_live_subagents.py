@@ -26,8 +26,6 @@ WAYS = [
     ("qwen-coder", "delegate_in_background", 1),
 ]
 """Harness, policy, subagents. Not mini-swe-agent, pi, terminus-2, aider and openhands-sdk, which offer none."""
-LOST = {"gemini-cli": "none"}
-"""Trajectories that leave subagents out."""
 
 
 @pytest.mark.parametrize(("harness", "policy", "subagents"), WAYS)
