@@ -368,9 +368,9 @@ def _responses_reply(message: Message, vary: Random) -> list[Body]:
         sealed = {"summary": vary.choice([[], shown]), "encrypted_content": seal(message.reasoning), "content": None}
         items.append({"type": "reasoning", "id": "rs_1"} | vary.choice([sealed, {"summary": shown}]))
     if message.content or not (message.reasoning or message.tool_calls):
-        for part in vary.choice([[message.content], _slices(vary, message.content)]):
-            content = vary.choice([part, [{"type": "output_text", "text": part, "annotations": []}]])
-            items.append({"type": "message", "role": "assistant", "content": content})
+        for text in vary.choice([[message.content], _slices(vary, message.content)]):
+            parts = [{"type": "output_text", "text": part, "annotations": []} for part in _slices(vary, text)]
+            items.append({"type": "message", "role": "assistant", "content": vary.choice([text, parts])})
     items += [
         {"type": "function_call", "call_id": c.id, "name": c.name, "arguments": c.arguments, "status": "completed"}
         for c in message.tool_calls
