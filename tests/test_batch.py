@@ -12,7 +12,8 @@ import pytest
 
 from harbor_env.atif import AtifCheck
 from harbor_env.batch import Course, Job, Rotation, plan_jobs, run_batch
-from harbor_env.errors import EngineError
+from harbor_env.errors import EngineError, UsageError
+from harbor_env.exporting import Wanted, export_folder
 from harbor_env.gateway.types import Message, ToolCall
 from harbor_env.outcome import INFRASTRUCTURE, Reason
 from harbor_env.records import append_result, read_results, settled, write_rows
@@ -150,7 +151,7 @@ async def test_a_failure_of_the_infrastructure_is_tried_again_in_a_new_session_a
     jobs = plan_jobs([(0, write_task(tmp_path / "task"))], ["tests.tiny_harness:TINY"], attempts=1)
     out, watching = tmp_path / "out", Watching()
     engine = FakeEngine([EngineError("engine_down", "gone"), WRITES, DONE])
-    async with serving(tmp_path / "data", engine) as served:
+    async with serving(out / "gateway", engine) as served:
         [result] = await run_batch(jobs, specs(served, out), out, watching, Course(retries=1))
     [first] = watching.tries
     assert (result.ok, result.reward, result.tries) == (True, 1.0, 2)
@@ -160,6 +161,19 @@ async def test_a_failure_of_the_infrastructure_is_tried_again_in_a_new_session_a
     assert "" != first.session != result.session
     assert watching.results == [result]
     assert len((out / "results.jsonl").read_text().splitlines()) == 1
+    assert exports(out, Wanted()) == {result.session: 1.0}
+    assert exports(out, Wanted((result.name,))) == {result.session: 1.0}
+    assert exports(out, Wanted(everything=True)) == {result.session: 1.0}  # the first try has no turn to show
+    with pytest.raises(UsageError, match="--all"):
+        exports(out, Wanted(min_reward=1.5))
+
+
+def exports(out: Path, wanted: Wanted) -> dict[str, float]:
+    """The reward of each session the export of a batch's folder has."""
+    file = out / "exported.jsonl"
+    export_folder(out, wanted, "rows", file)
+    rows = [json.loads(line) for line in file.read_text().splitlines()]
+    return {row["session_id"]: row["metadata"]["reward"] for row in rows}
 
 
 async def test_tries_of_an_earlier_run_are_remembered_and_what_they_left_unsettled_is_run_again(tmp_path: Path) -> None:

@@ -13,8 +13,10 @@ from harbor_env.batch import Job, Rotation
 from harbor_env.batch_folder import Settings
 from harbor_env.config import check_url
 from harbor_env.errors import UsageError
+from harbor_env.exposing import find_exposer
 from harbor_env.harnesses import find
 from harbor_env.rollout import GatewayAddress, RolloutSpec
+from harbor_env.sandboxes import SANDBOXES
 from harbor_env.sandboxes.backends import check_ready
 from harbor_env.serving_gateway import EngineFlags
 from harbor_env.tasks import Task
@@ -40,6 +42,7 @@ class Order:
     count: int = 1
     attempts: int = 1
     sandbox: str = "local"
+    expose: str = ""
     concurrency: int = 1
     retries: int = 0
     temperature: float | None = None
@@ -71,6 +74,13 @@ class Order:
             raise UsageError("--harness names at least one harness, for example mini-swe-agent.")
         for name in self.harnesses:
             find(name)
+        if self.expose:
+            find_exposer(self.expose)
+        elif self.sandbox in SANDBOXES and self.sandbox != "local" and not self.engine.gateway:
+            raise UsageError(
+                f"A {self.sandbox!r} sandbox does not reach a gateway on this machine's loopback: give --expose"
+                " cloudflared (or gradio), or --gateway with the URL of one it can reach."
+            )
         check_ready(self.sandbox, os.environ, Path.home())
         for flag, url in (("--llm-url", self.engine.llm_url), ("--gateway", self.engine.gateway)):
             if url:

@@ -30,6 +30,9 @@ def rollout(
         str, Option(help="Harnesses change by task or by attempt, or every harness gets every task.")
     ] = "task",
     sandbox: Annotated[str, Option(help="local, or any backend of Harbor's: docker, e2b, daytona, modal.")] = "local",
+    expose: Annotated[
+        str, Option(help="How a sandbox elsewhere reaches the gateway: cloudflared, gradio or module:Name.")
+    ] = "",
     concurrency: Annotated[int, Option(help="Rollouts at a time.", min=1)] = 1,
     retries: Annotated[int, Option(help="Further tries after a failure of sandbox, engine or capture.", min=0)] = 1,
     temperature: Annotated[
@@ -94,6 +97,7 @@ def rollout(
         harnesses=tuple(name.strip() for name in harness.split(",") if name.strip()),
         rotate=rotate,  # type: ignore[arg-type]  # checked with the rest
         sandbox=sandbox,
+        expose=expose,
         concurrency=concurrency,
         retries=retries,
         temperature=temperature,

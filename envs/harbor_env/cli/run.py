@@ -5,8 +5,13 @@ from __future__ import annotations
 import asyncio
 import os
 import random
+import time
+from collections.abc import AsyncIterator
+from contextlib import AsyncExitStack, asynccontextmanager
+from dataclasses import replace
 from datetime import datetime
 from pathlib import Path
+from urllib.parse import urlsplit
 
 from harbor_env.batch import Course, Job, Recover, plan_jobs, run_batch
 from harbor_env.batch_folder import agree, claimed
@@ -14,7 +19,9 @@ from harbor_env.cli.interrupting import interruptible
 from harbor_env.cli.order import Order
 from harbor_env.cli.report import Report
 from harbor_env.engine_contact import reached
-from harbor_env.errors import UsageError
+from harbor_env.errors import GatewayError, UsageError
+from harbor_env.exposing import Door, find_exposer
+from harbor_env.gateway_client import GatewayClient
 from harbor_env.harnesses import find
 from harbor_env.harnesses.baking import bake_harness
 from harbor_env.rollout import GatewayAddress, RolloutResult, RolloutSpec
@@ -23,6 +30,8 @@ from harbor_env.tasks import Task, check_secrets, load_dataset
 
 ENDED = 0
 NOTHING_SCORED = 3
+EXPOSED_WITHIN = 20.0
+ASK_AGAIN = 1.0
 PAUSE = 2.0
 """Seconds before the first retry of a rollout, doubled for each further one and spread by chance."""
 
@@ -39,13 +48,14 @@ async def run(order: Order) -> int:
         agree(out, order.settings(revision), anyway=order.resume_anyway)
         layers = await _layers(order, report)
         adapters = asyncio.ensure_future(asyncio.to_thread(_load_adapters, order.harnesses))
-        async with serving_gateway(order.engine, out, report.say) as opened:
+        async with serving_gateway(order.engine, out, report.say) as opened, AsyncExitStack() as ways:
             await adapters
             address = opened
             if not address.level:
                 address = await reached(order.engine, opened, report.say, patience=order.wait_for_engine)
             agree(out, order.settings(revision, address), anyway=order.resume_anyway)
             report.gateway(address)
+            address = await ways.enter_async_context(exposed(order, address))
             report.plan(jobs)
 
             def spec(job: Job) -> RolloutSpec:
@@ -58,6 +68,34 @@ async def run(order: Order) -> int:
             finally:
                 beating.cancel()
     return ENDED if any(result.ok for result in results) else NOTHING_SCORED
+
+
+@asynccontextmanager
+async def exposed(order: Order, address: GatewayAddress) -> AsyncIterator[GatewayAddress]:
+    """The gateway as the batch's sandboxes reach it. UsageError: it does not answer at the address it was given."""
+    if order.sandbox == "local" or not order.expose:
+        yield address
+        return
+    parts = urlsplit(address.url)
+    door = Door(parts.hostname or "127.0.0.1", parts.port or 80, order.out / "exposed")
+    async with find_exposer(order.expose)(door) as url:
+        await _answering(url)
+        yield replace(address, public=url)
+
+
+async def _answering(url: str) -> None:
+    """A new tunnel's name takes a while until it resolves."""
+    deadline = time.monotonic() + EXPOSED_WITHIN
+    async with GatewayClient(url) as client:
+        while True:
+            try:
+                async with asyncio.timeout(EXPOSED_WITHIN):
+                    await client.health()
+                return
+            except (GatewayError, TimeoutError) as error:
+                if time.monotonic() > deadline:
+                    raise UsageError(f"The gateway cannot be reached through --expose: {error}") from error
+            await asyncio.sleep(ASK_AGAIN)
 
 
 def default_out(out: Path | None) -> Path:
