@@ -176,6 +176,8 @@ def facts_of(name: str) -> Backend:
 
     Raises UsageError where there is no such class.
     """
+    if name == LOCAL:
+        name = "local"
     if ":" not in name:
         return BACKENDS.get(name, Backend())
     try:
