@@ -6,6 +6,9 @@ import asyncio
 import io
 import json
 import os
+import signal
+import subprocess
+import sys
 from pathlib import Path
 
 import aiohttp
@@ -96,6 +99,22 @@ async def test_a_tunnel_without_an_address_is_told_in_its_own_last_words(
     with pytest.raises(UsageError, match=sentence):
         async with tunnel("cloudflared", [str(program)], CLOUDFLARED, tmp_path, within=within):
             pass
+
+
+def test_a_tunnel_ends_with_the_program_that_opened_it_however_that_ends(tmp_path: Path) -> None:
+    program = fake_program(tmp_path, "tunnel", f"echo $$ > pid; cat {DATA}/cloudflared.txt; exec sleep 600")
+    script = f"""
+import asyncio, os, pathlib, signal
+from harbor_env.exposing.tunnels import CLOUDFLARED, tunnel
+async def main():
+    async with tunnel("it", [{str(program)!r}], CLOUDFLARED, pathlib.Path({str(tmp_path)!r})):
+        os.kill(os.getpid(), signal.SIGKILL)
+asyncio.run(main())
+"""
+    assert subprocess.run([sys.executable, "-c", script], check=False).returncode == -signal.SIGKILL
+    pid = int((tmp_path / "pid").read_text())
+    psutil.wait_procs([psutil.Process(pid)] if psutil.pid_exists(pid) else [], timeout=10)
+    assert not psutil.pid_exists(pid)
 
 
 async def test_gradio_s_tunnel_is_held_by_a_process_of_its_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

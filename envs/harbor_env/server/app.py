@@ -32,7 +32,7 @@ from harbor_env.server.capture_proxy import CaptureProxy
 from harbor_env.server.connections import CURRENT, Connections
 from harbor_env.server.environment import HarborEnvironment
 from harbor_env.server.guard import Guard
-from harbor_env.server.listening import GRACE, Server, beside, bind, url_of
+from harbor_env.server.listening import SETTINGS, Server, beside, bind, url_of
 from harbor_env.server.settings import ServerConfig, forget_keys, from_environment
 
 NAME = "harbor_env"
@@ -128,12 +128,10 @@ def uvicorn_config(app: FastAPI, config: ServerConfig) -> uvicorn.Config:
         app,
         host=config.host,
         port=config.port,
-        log_level="warning",
-        access_log=False,
         ws_ping_interval=config.ping,
         ws_ping_timeout=2 * config.ping,
         ws_max_size=16 * 2**20,
-        timeout_graceful_shutdown=GRACE,
+        **SETTINGS,
     )
 
 

@@ -7,14 +7,22 @@ import contextlib
 import socket
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from contextlib import asynccontextmanager
+from typing import Any
 
 import uvicorn
 from starlette.types import ASGIApp
 
 from harbor_env.errors import UsageError
+from harbor_env.gateway.half_open import HalfOpenProtocol
 
-GRACE = 30
-"""Seconds that requests have to end when the server does."""
+SETTINGS: dict[str, Any] = {
+    "log_level": "warning",
+    "access_log": False,
+    "backlog": 4096,
+    "timeout_keep_alive": 120,  # longer than harnesses keep a connection between two calls
+    "timeout_graceful_shutdown": 30,
+}
+"""Of every server here; times are in seconds."""
 
 
 def bind(host: str, port: int) -> socket.socket:
@@ -67,9 +75,7 @@ async def beside(app: ASGIApp, bound: socket.socket) -> AsyncIterator[None]:
     async def ready() -> None:
         listens.set()
 
-    config = uvicorn.Config(
-        app, lifespan="off", ws="none", log_level="warning", access_log=False, timeout_graceful_shutdown=GRACE
-    )
+    config = uvicorn.Config(app, http=HalfOpenProtocol, lifespan="off", ws="none", **SETTINGS)
     server = _Second(config, ready)
     serving = asyncio.create_task(server.serve([bound]))
     waiting = asyncio.create_task(listens.wait())
