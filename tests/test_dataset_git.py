@@ -86,11 +86,14 @@ def test_a_branch_moves_with_its_repository(origin: Path) -> None:
     assert before[0].instruction == "Do c.\n"
 
 
-def test_what_was_fetched_is_used_again_when_the_repository_is_out_of_reach(origin: Path) -> None:
+def test_what_was_fetched_is_used_again_when_the_repository_is_out_of_reach(
+    origin: Path, caplog: pytest.LogCaptureFixture
+) -> None:
     spec, second = f"file://{origin}", git(origin, "rev-parse", "HEAD~1")
     fetched, pinned = load_dataset(spec), load_dataset(f"{spec}@{second}")
     origin.rename(origin.with_name("gone"))
     assert load_dataset(spec) == fetched
+    assert f"does not answer; using commit {fetched.revision}" in caplog.text
     assert load_dataset(f"{spec}@{second}") == pinned
     with pytest.raises(TaskError, match=r"cannot be fetched: fatal: .*does not (exist|appear).*Check the address"):
         load_dataset(f"{spec}@v1")

@@ -9,6 +9,7 @@ from __future__ import annotations
 import fcntl
 import hashlib
 import json
+import logging
 import os
 import re
 import shutil
@@ -22,6 +23,8 @@ from urllib.parse import urlsplit, urlunsplit
 
 from harbor_env.errors import TaskError
 from harbor_env.sandboxes.places import places
+
+log = logging.getLogger(__name__)
 
 FETCHED_WITHIN = 1800
 ANSWERED_WITHIN = 60
@@ -129,6 +132,7 @@ def _resolve(repository: Repository, home: Path) -> str:
     except TaskError:
         commit = known.get(repository.ref, "")
         if commit and (home / commit).is_dir():
+            log.warning("%s does not answer; using commit %s, the one found last.", repository.shown, commit)
             return commit
         raise
     refs = {name: commit for commit, _, name in (line.partition("\t") for line in said.splitlines())}

@@ -16,7 +16,17 @@ from harbor_env.dataset_sources import BUNDLED, DATASETS, Source, find_source
 from harbor_env.errors import Problem, TaskError
 from harbor_env.task_folder import EXPECTED, Task, load_task
 
-__all__ = ["ALL", "BUNDLED", "DATASETS", "EXPECTED", "Dataset", "Task", "check_secrets", "load_dataset", "load_task"]
+__all__ = [
+    "ALL",
+    "BUNDLED",
+    "DATASETS",
+    "EXPECTED",
+    "Dataset",
+    "Task",
+    "check_secrets",
+    "load_dataset",
+    "load_task",
+]
 
 ALL = "all"
 _SHOWN_ERRORS = 5
