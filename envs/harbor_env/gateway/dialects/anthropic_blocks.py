@@ -189,13 +189,9 @@ def _document(block: Json, findings: list[Finding] | None) -> str | None:
 
 def _source_text(source: Json, findings: list[Finding] | None) -> str | None:
     kind = source.get("type")
-    return (
-        text_at(source, "data")
-        if kind == "text"
-        else content_at(source, "content", "\n", findings)
-        if kind == "content"
-        else None
-    )
+    if kind == "text":
+        return text_at(source, "data")
+    return content_at(source, "content", "\n", findings) if kind == "content" else None
 
 
 def _call(block: Json) -> ToolCall:

@@ -67,6 +67,7 @@ _CONFIG = _both(
 )
 _THINKING = _both("includeThoughts thinkingBudget thinkingLevel")
 _CALLING = _both("mode allowedFunctionNames")
+_MODES = {"NONE": ToolChoice("none"), "ANY": ToolChoice("required")}
 _CACHED = "what the vendor cached is not here, send it in `contents`"
 _REFUSED = {**CONTINUITY, "cachedContent": _CACHED, "cached_content": _CACHED}
 
@@ -169,7 +170,9 @@ def _thinking(value: Any, findings: list[Finding]) -> bool | None:
     budget = integer_at(config, key_of(config, "thinkingBudget"))
     note_effort(findings, "thinkingConfig.thinkingLevel", level)
     note_effort(findings, "thinkingConfig.thinkingBudget", None if budget in (0, -1) else budget)
-    return True if level else None if budget is None else budget != 0
+    if level or budget is None:
+        return True if level else None
+    return budget != 0
 
 
 def _schema(config: Json) -> Mapping[str, Any] | None:
@@ -194,7 +197,7 @@ def _tool_choice(body: Json, findings: list[Finding]) -> ToolChoice:
         note_allowed(findings, names)
     if mode == "VALIDATED":
         findings.append(Finding("tool_choice_ignored", "calls are not constrained to their schemas"))
-    return ToolChoice("none") if mode == "NONE" else ToolChoice("required") if mode == "ANY" else ToolChoice()
+    return _MODES.get(mode, ToolChoice())
 
 
 def _parts(reply: Reply) -> list[dict[str, Any]]:
