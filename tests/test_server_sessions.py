@@ -20,6 +20,7 @@ from harbor_env.models import HarborObservation
 from harbor_env.resource_sessions import HarborSession, HarborSessionFactory, pinned
 from harbor_env.spread import Spread
 from tests.env_serving import TINY, Environments, environments, until
+from tests.fake_proxy import proxying
 from tests.tiny_harness import write_answer, write_task
 
 WRITES = Message("assistant", "Writing.", tool_calls=(ToolCall("", "bash", write_answer()),))
@@ -51,7 +52,12 @@ def served(server: Environments) -> Environments:
 def _factory(served: Environments, **options: Any) -> HarborSessionFactory:
     """Made as TRL's worker makes it: a partial over the server, called with the trainer's sampling."""
     sampling = training_sampling({"temperature": 0.7, "top_p": 1.0, "top_k": 0, "repetition_penalty": 1.0})
-    return HarborSessionFactory(served.url, split="train", **{"harness": TINY, **options}, sampling=sampling)
+    given = {"server_url": served.url, "harness": TINY, **options}
+    return HarborSessionFactory(split="train", sampling=sampling, **given)
+
+
+def _ended(session: HarborSession) -> tuple[int, float | None]:
+    return session.wait_for_completion(), session.verify([]).env_reward
 
 
 def _drive(factory: HarborSessionFactory, then: Callable[[HarborSession], Any], seed: int = 0) -> Any:
@@ -123,6 +129,18 @@ async def test_an_infrastructure_failure_is_run_again_where_asked(served: Enviro
         return session.verify([]).env_reward
 
     assert await asyncio.to_thread(_drive, _factory(served, retries=1), retried) == 1.0
+
+
+async def test_a_rollout_whose_server_was_lost_is_run_again_on_another_where_asked(served: Environments) -> None:
+    served.engine.gate.clear()
+    async with proxying(served.url) as lost, proxying(served.url) as other:
+        factory = _factory(served, server_url=[lost.url, other.url], retries=1)
+        driving = asyncio.create_task(asyncio.to_thread(_drive, factory, _ended))
+        await served.engine.arrived.wait()
+        await lost.cut()
+        await until(lambda: served.engine.aborted == 1)
+        served.engine.gate.set()
+        assert await driving == (0, 1.0)
 
 
 async def test_a_harness_out_of_time_raises_TimeoutError_and_keeps_its_trace(served: Environments) -> None:

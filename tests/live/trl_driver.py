@@ -1,4 +1,4 @@
-"""Drives TRL's own session loop, unmodified, where torch is: `python trl_driver.py URL TOKENIZER HARNESS`.
+"""Drives TRL's own session loop, unmodified, where torch is: `python trl_driver.py URL[,URL...] TOKENIZER HARNESS`.
 
 Prints one JSON object: per rollout its reward and rows, as the loop made them from sessions of `HarborSessionFactory`.
 """
@@ -26,12 +26,12 @@ def _row(sequence: Any) -> dict[str, Any]:
     return {name: list(map(float, value)) for name, value in fields.items() if isinstance(value, list | np.ndarray)}
 
 
-async def main(url: str, tokenizer: str, harness: str) -> None:
+async def main(urls: str, tokenizer: str, harness: str) -> None:
     spawn = multiprocessing.get_context("spawn")
     processing = AutoTokenizer.from_pretrained(tokenizer)
     processing.response_template = {}  # the loop would look one up for the replies it parses; here it parses none
     loop = HarnessRolloutWorker._loop_cls(
-        harness_session_factory=partial(HarborSessionFactory, url, split="train", harness=harness),
+        harness_session_factory=partial(HarborSessionFactory, urls.split(","), split="train", harness=harness),
         model_name="policy",
         dataset=Dataset.from_dict({"prompt": [[{"role": "user", "content": "any"}]]}),
         reward_funcs=[],
