@@ -269,7 +269,12 @@ def _effort(body: Json, findings: list[Finding]) -> str:
     if effort:
         field = "reasoning_effort"
     else:
-        effort, field = text_at(object_at(body, "reasoning"), "effort"), "reasoning.effort"
+        reasoning = body.get("reasoning")
+        if not isinstance(reasoning, dict):
+            findings += unread_fields({"reasoning": reasoning}, frozenset())
+            return ""
+        note_effort(findings, "reasoning.max_tokens", reasoning.get("max_tokens"))
+        effort, field = text_at(reasoning, "effort"), "reasoning.effort"
     note_effort(findings, field, "" if effort == "none" else effort)
     return effort
 
