@@ -81,9 +81,9 @@ async def _known(flags: EngineFlags, address: GatewayAddress) -> GatewayAddress:
 
 
 def _advice(problem: str, *, waited: float, hopeless: bool) -> str:
-    mend = "Correct --llm-url (the engine's base URL, as http://127.0.0.1:8000) or --model"
+    mend = "correct --llm-url (the engine's base URL, such as http://127.0.0.1:8000) or --model"
     if hopeless:
-        return f"The engine cannot be used: {problem.rstrip('.')}. {mend}."
+        return f"The engine cannot be used: {problem.rstrip('.')}. Please {mend}."
     after = f" after {waited:g} s" if waited else ""
-    longer = "give a longer --wait-for-engine" if waited else "or give --wait-for-engine SECONDS"
-    return f"There is no engine{after}: {problem.rstrip('.')}. Start it, {longer}. {mend}."
+    longer = "a longer --wait-for-engine" if waited else "--wait-for-engine SECONDS"
+    return f"There is no engine{after}: {problem.rstrip('.')}. Start it, give {longer}, or {mend}."
