@@ -52,6 +52,13 @@ def test_copied_context_and_steps_without_a_model_do_not_count() -> None:
     assert compare(trajectory(*steps), (), 1).status == "match"
 
 
+def test_a_step_whose_model_call_failed_does_not_count() -> None:
+    failed = step(metrics={"prompt_tokens": 0, "completion_tokens": 0})
+    assert compare(trajectory(step(), failed, failed, step()), (), 2).status == "match"
+    said = {**failed, "message": "from somewhere else"}
+    assert compare(trajectory(step(), said), (), 1).status == "differ"
+
+
 def test_subagents_count() -> None:
     inner = {"steps": [step(("call_2", "bash"))]}
     outer = trajectory(step(("call_1", "bash")), subagent_trajectories=[inner])

@@ -57,10 +57,16 @@ def count_tool_calls(trajectory: Mapping[str, Any] | None) -> int | None:
 def _agent_steps(trajectory: Mapping[str, Any]) -> Iterator[Mapping[str, Any]]:
     for step in trajectory.get("steps") or ():
         sampled = step.get("llm_call_count") != 0 and not step.get("is_copied_context")
-        if step.get("source") == "agent" and sampled:
+        if step.get("source") == "agent" and sampled and not _failed(step):
             yield step
     for subagent in trajectory.get("subagent_trajectories") or ():
         yield from _agent_steps(subagent)
+
+
+def _failed(step: Mapping[str, Any]) -> bool:
+    """A step that says nothing, does nothing and cost no token: some harnesses keep one for a call that failed."""
+    cost = (step.get("metrics") or {}).get("completion_tokens")
+    return cost == 0 and not step.get("message") and not step.get("tool_calls")
 
 
 def _call_problems(calls: Sequence[Mapping[str, Any]], captured: Sequence[CapturedCall]) -> list[str]:
