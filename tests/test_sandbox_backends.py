@@ -141,13 +141,13 @@ async def test_a_sandbox_that_cannot_be_made_is_not_asked_for_again(
 async def test_a_rollout_elsewhere_with_a_gateway_here_says_what_to_do(spec: RolloutSpec) -> None:
     result = await run_rollout(replace(spec, sandbox="tests.fake_backend:Remote"))
     assert result.reason is not None
-    assert (result.reason.kind, "--public-url" in result.reason.sentence) == ("task", True)
+    assert (result.reason.kind, "--public-url" in result.reason.sentence) == ("sandbox", True)
 
 
 async def test_a_rollout_whose_backend_lacks_its_key_says_so(spec: RolloutSpec) -> None:
     result = await run_rollout(replace(spec, sandbox="tests.fake_backend:Locked"))
     assert result.reason is not None
-    assert (result.reason.kind, "LOCKED_API_KEY" in result.reason.sentence) == ("task", True)
+    assert (result.reason.kind, "LOCKED_API_KEY" in result.reason.sentence) == ("sandbox", True)
 
 
 async def test_a_verifier_whose_secrets_are_not_set_is_said_before_a_sandbox_is_made(

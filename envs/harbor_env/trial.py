@@ -9,7 +9,8 @@ from __future__ import annotations
 import asyncio
 import os
 import shutil
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -23,6 +24,7 @@ from harbor.models.trial.result import TimingInfo, TrialResult
 from harbor.trial.hooks import TrialEvent, TrialHookEvent
 from harbor.trial.trial import Trial
 
+from harbor_env.errors import SandboxError, UsageError
 from harbor_env.forgery import Planted
 from harbor_env.gateway_client import OpenSession
 from harbor_env.grading import VERIFIER, note_tests, planted
@@ -69,8 +71,8 @@ async def run_trial(
     """Run the task once; failures inside it are in the facts. `at` hears of phases as they begin.
 
     A sandbox that is refused for want of capacity is asked for again, a bounded number of times: no harness has begun.
-    Raises what Harbor raises for a task or a configuration it cannot load, UsageError and TaskError for what is lacking
-    here, and CancelledError.
+    Raises what Harbor raises for a task or a configuration it cannot load, SandboxError and TaskError for what is
+    lacking here, and CancelledError.
     """
     await asyncio.to_thread(check_before, spec.sandbox, spec.task)
     pace = pace_of(spec.sandbox, os.environ)
@@ -87,10 +89,20 @@ async def run_trial(
 
 
 def check_before(sandbox: str, task: Path) -> None:
-    """UsageError or TaskError where a rollout cannot end well, for want of something known before it begins."""
+    """SandboxError or TaskError where a rollout cannot end well, for want of something known before it begins."""
     if sandbox != "local":  # the local one tells why it does not start, and trying that out first takes as long
-        check_ready(sandbox, os.environ, Path.home())
+        with _of_the_sandbox():
+            check_ready(sandbox, os.environ, Path.home())
     check_secrets([load_task(task, within=Path("/"))], os.environ)
+
+
+@contextmanager
+def _of_the_sandbox() -> Iterator[None]:
+    """What is wrong with the choice of a sandbox is the sandbox's failure: mended, the rollout may be run again."""
+    try:
+        yield
+    except UsageError as error:
+        raise SandboxError(str(error)) from error
 
 
 async def _run_once(
@@ -98,7 +110,8 @@ async def _run_once(
 ) -> TrialFacts:
     trial = await Trial.create(_trial_config(spec, harness, session))
     if isinstance(trial.agent, BaseInstalledAgent):  # any other runs beside the gateway's caller, not in the sandbox
-        check_reach(spec.sandbox, spec.gateway.public or spec.gateway.url)
+        with _of_the_sandbox():
+            check_reach(spec.sandbox, spec.gateway.public or spec.gateway.url)
     async with turn_of(spec.sandbox, pace, places().cache) as turn:
 
         async def hear(event: TrialHookEvent) -> None:

@@ -25,6 +25,7 @@ from harbor_env.gateway_client import GatewayClient
 from harbor_env.harnesses import find
 from harbor_env.harnesses.baking import bake_harness
 from harbor_env.rollout import GatewayAddress, RolloutResult, RolloutSpec
+from harbor_env.sandboxes.backends import check_reach
 from harbor_env.serving_gateway import serving_gateway
 from harbor_env.tasks import Task, check_secrets, load_dataset
 
@@ -49,13 +50,15 @@ async def run(order: Order) -> int:
         layers = await _layers(order, report)
         adapters = asyncio.ensure_future(asyncio.to_thread(_load_adapters, order.harnesses))
         async with serving_gateway(order.engine, out, report.say) as opened, AsyncExitStack() as ways:
-            await adapters
+            inside = await adapters
             address = opened
             if not address.level:
                 address = await reached(order.engine, opened, report.say, patience=order.wait_for_engine)
             agree(out, order.settings(revision, address), anyway=order.resume_anyway)
             report.gateway(address)
             address = await ways.enter_async_context(exposed(order, address))
+            if inside:
+                check_reach(order.sandbox, address.public or address.url)
             report.plan(jobs)
 
             def spec(job: Job) -> RolloutSpec:
@@ -130,12 +133,12 @@ def _chosen_tasks(order: Order) -> tuple[str, list[tuple[int, Task]]]:
     return dataset.revision, [(numbers[task.name], task) for task in chosen]
 
 
-def _load_adapters(harnesses: tuple[str, ...]) -> None:
-    """Import Harbor while the gateway starts: both take seconds."""
+def _load_adapters(harnesses: tuple[str, ...]) -> bool:
+    """Import Harbor while the gateway starts: both take seconds. Whether any harness runs inside its sandbox."""
     from harbor_env.harnesses.wiring import load_adapter
 
-    for name in harnesses:
-        load_adapter(find(name))
+    inside = [load_adapter(find(name)) for name in harnesses]
+    return any(inside)
 
 
 async def _layers(order: Order, report: Report) -> dict[str, tuple[Path, ...]]:

@@ -16,6 +16,7 @@ os.environ.setdefault("LITELLM_LOCAL_MODEL_COST_MAP", "True")
 
 from harbor.agents.base import BaseAgent
 from harbor.agents.factory import AgentFactory
+from harbor.agents.installed.base import BaseInstalledAgent
 from harbor.models.agent.name import AgentName
 from harbor.models.trial.config import AgentConfig
 
@@ -103,10 +104,13 @@ def max_output(window: int) -> int:
     return min(window // OUTPUT_SHARE, DEFAULT_MAX_OUTPUT) if window else DEFAULT_MAX_OUTPUT
 
 
-def load_adapter(harness: Harness) -> None:
-    """Import what runs the harness: seconds of work for some adapters, and nobody's if done while something waits."""
+def load_adapter(harness: Harness) -> bool:
+    """Import what runs the harness: seconds of work for some adapters, and nobody's if done while something waits.
+
+    Whether it runs inside the sandbox, so that the gateway must be reached from there.
+    """
     place = {"import_path": harness.agent} if ":" in harness.agent else {"name": harness.agent}
-    AgentFactory.get_agent_class_from_config(AgentConfig(**place))
+    return issubclass(AgentFactory.get_agent_class_from_config(AgentConfig(**place)), BaseInstalledAgent)
 
 
 def agent_names() -> list[str]:

@@ -162,7 +162,7 @@ def check_reach(name: str, gateway: str) -> None:
     if not facts_of(name).here and is_loopback(urlsplit(gateway).hostname or ""):
         raise UsageError(
             f"A {name!r} sandbox cannot reach the gateway at {gateway}: give it an address that leads here from outside"
-            " (serve with --expose or --public-url, a gateway with --host and --admin-key), or use --sandbox local."
+            " (--expose, or --public-url of a server), or use --sandbox local."
         )
 
 
