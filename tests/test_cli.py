@@ -78,7 +78,7 @@ def test_help_teaches_with_commands() -> None:
         (["bake", "--harness", "no-such-harness"], "no harness"),
         (["gateway", "--host", "0.0.0.0"], "--admin-key"),
         (["rollout", "--temperature", "inf"], "--temperature"),
-        (["rollout", "--sandbox", "docker"], "--expose"),
+        (["rollout", "--expose", "no-such-way"], "no way 'no-such-way'"),
         (["rollout", "--rotate", "round"], "task, attempt, every"),
         (["rollout", "--llm-url", "127.0.0.1:8000"], "has no scheme: give http://127.0.0.1:8000"),
         (["rollout", "--llm-url", "http://127.0.0.1:port"], "is no server's URL"),

@@ -16,7 +16,6 @@ from harbor_env.errors import UsageError
 from harbor_env.exposing import find_exposer
 from harbor_env.harnesses import find
 from harbor_env.rollout import GatewayAddress, RolloutSpec
-from harbor_env.sandboxes import SANDBOXES
 from harbor_env.sandboxes.backends import check_ready
 from harbor_env.serving_gateway import EngineFlags
 from harbor_env.tasks import Task
@@ -76,11 +75,6 @@ class Order:
             find(name)
         if self.expose:
             find_exposer(self.expose)
-        elif self.sandbox in SANDBOXES and self.sandbox != "local" and not self.engine.gateway:
-            raise UsageError(
-                f"A {self.sandbox!r} sandbox does not reach a gateway on this machine's loopback: give --expose"
-                " cloudflared (or gradio), or --gateway with the URL of one it can reach."
-            )
         check_ready(self.sandbox, os.environ, Path.home())
         for flag, url in (("--llm-url", self.engine.llm_url), ("--gateway", self.engine.gateway)):
             if url:
