@@ -27,6 +27,7 @@ steps = st.one_of(
     st.tuples(st.just("subagent"), st.integers(0, 5), replies, rewrites, texts),
     st.tuples(st.just("insert"), st.integers(0, 5), replies, rewrites, texts),
     st.tuples(st.just("cut"), st.integers(0, 5), replies, rewrites, texts),
+    st.tuples(st.just("reword"), st.integers(0, 5), replies, rewrites, texts),
 )
 scripts = st.lists(steps, min_size=1, max_size=12)
 
@@ -65,6 +66,14 @@ class Conversation:
     earlier: tuple[tuple[Message, ...], Turn | None] = ((), None)
 
 
+def _reword(talk: Conversation) -> None:
+    """Let the last reply say something else: what comes next continues the turn before it."""
+    before, tip = talk.earlier
+    reply, *after = talk.history[len(before) :]
+    talk.history = (*before, replace(reply, content=f"{reply.content} or not"), *after)
+    talk.tip = tip
+
+
 @dataclass(slots=True)
 class WildHarness:
     """Plays a script; `expected[i]` is the parent the i-th turn should have."""
@@ -82,6 +91,8 @@ class WildHarness:
                 talk = self._open(text)
             elif kind == "retry" and talk.tip is not None:
                 talk.history, talk.tip = talk.earlier
+            elif kind == "reword" and talk.tip is not None and not talk.tip.reply.tool_calls:
+                _reword(talk)
             elif kind == "insert" and talk.tip is not None:
                 talk.history = (*talk.history, said(f"inserted {self.count}"), user("go on"))
             self._ask(talk, reply, rewrite, text, cut=1 if kind == "cut" else None)
