@@ -74,7 +74,7 @@ def _follow(messages: Sequence[Message], tools: Sequence[Tool]) -> Message:
     total = sum(int(number) for number in re.findall(r"Add (-?\d+)\.", seen))
     report = f"The trail adds up to {total}."
     if any(tool.name == "complete_task" for tool in tools):
-        done = ToolCall("", "complete_task", json.dumps({"result": report}))
+        done = ToolCall("", "complete_task", json.dumps({"result": {"response": report}}))
         return Message("assistant", "That is it.", reasoning="That was the last note.", tool_calls=(done,))
     return Message("assistant", report, reasoning="That was the last note.")
 
