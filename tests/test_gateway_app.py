@@ -313,7 +313,7 @@ async def test_control_routes_need_the_admin_key_and_model_routes_do_not(tmp_pat
         ({"budget": {"max_calls": -1}}, "budget.max_calls"),
         ({"nope": 1}, "nope"),
         ({"history": "x"}, "history"),
-        ({"sampling": {"seed": 10**30}}, "sampling.seed"),
+        ({"sampling": {"seed": 10**30}}, "64 bits"),
         ({"sampling": {"temperature": float("inf")}}, "body"),
     ],
 )

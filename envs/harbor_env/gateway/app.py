@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
-from contextlib import asynccontextmanager
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
 
 from starlette.applications import Starlette
 from starlette.requests import ClientDisconnect, Request
@@ -20,6 +21,7 @@ from harbor_env.gateway.bodies import read_body, read_raw
 from harbor_env.gateway.dialects import DIALECTS, Dialect
 from harbor_env.gateway.dialects import Route as DialectRoute
 from harbor_env.gateway.engine_pool import EnginePool, MakeParts
+from harbor_env.gateway.garbage import search_all_in_pauses
 from harbor_env.gateway.parts import make_parts
 from harbor_env.gateway.respond import Connection, as_gateway_error, respond, send_error
 from harbor_env.gateway.running import Gateway
@@ -43,6 +45,7 @@ KEPT_HEADERS = (
 )
 """Request headers kept with a turn: they tell conversations of one harness apart. None carries a key."""
 UPGRADE_REQUIRED = 426
+BELOW_SESSION = "/sessions/"
 
 
 class ModelRoute:
@@ -123,15 +126,43 @@ async def unknown_path(request: Request, _: Exception) -> Response:
     return Response(body, status, media_type="application/json")
 
 
-def model_routes(gateway: Gateway) -> list[BaseRoute]:
-    """Every dialect's routes, at the root and below `/sessions/{session}`."""
-    found: list[BaseRoute] = []
-    for dialect in DIALECTS.values():
-        for route in dialect.routes:
-            endpoint: ASGIApp = ModelRoute(gateway, dialect, route)
-            for prefix in ("", "/sessions/{session}"):
-                found.append(Route(prefix + route.path, endpoint, methods=[route.method]))
-    return found
+class GatewayApp(Starlette):
+    """Starlette, with a short way to the routes that are called once a turn: those whose path has no parameters."""
+
+    def __init__(self, gateway: Gateway, lifespan: Callable[[Starlette], AbstractAsyncContextManager[None]]) -> None:
+        self._direct: dict[tuple[str, str], ASGIApp] = {}
+        super().__init__(
+            routes=[*self._model_routes(gateway), *control.routes(gateway)],
+            lifespan=lifespan,
+            exception_handlers={404: unknown_path, 405: unknown_path},
+        )
+        self.state.gateway = gateway
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] == "http" and not scope["root_path"]:
+            path: str = scope["path"]
+            params: dict[str, str] = {}
+            if path.startswith(BELOW_SESSION):
+                params["session"], slash, rest = path[len(BELOW_SESSION) :].partition("/")
+                path = slash + rest if params["session"] else ""
+            endpoint = self._direct.get((scope["method"], path))
+            if endpoint is not None:
+                scope["path_params"] = params
+                await endpoint(scope, receive, send)
+                return
+        await super().__call__(scope, receive, send)
+
+    def _model_routes(self, gateway: Gateway) -> list[BaseRoute]:
+        """Every dialect's routes, at the root and below `/sessions/{session}`."""
+        found: list[BaseRoute] = []
+        for dialect in DIALECTS.values():
+            for route in dialect.routes:
+                endpoint: ASGIApp = ModelRoute(gateway, dialect, route)
+                if "{" not in route.path:
+                    self._direct[route.method, route.path] = endpoint
+                for prefix in ("", f"{BELOW_SESSION}{{session}}"):
+                    found.append(Route(prefix + route.path, endpoint, methods=[route.method]))
+        return found
 
 
 def create_app(
@@ -150,18 +181,14 @@ def create_app(
         store = Store.open(config.data)
         engines = EnginePool(make or make_parts(config), window=config.window)
         gateway.start(store, engines)
+        searching = asyncio.create_task(search_all_in_pauses(gateway.metrics))
         try:
             if ready is not None:
                 await ready(gateway)
             yield
         finally:
+            searching.cancel()
             await engines.close()
             store.close()
 
-    app = Starlette(
-        routes=[*model_routes(gateway), *control.routes(gateway)],
-        lifespan=lifespan,
-        exception_handlers={404: unknown_path, 405: unknown_path},
-    )
-    app.state.gateway = gateway
-    return app
+    return GatewayApp(gateway, lifespan)

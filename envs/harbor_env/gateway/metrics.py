@@ -15,6 +15,11 @@ class Metrics:
         self.sampled_tokens = 0
         self.call_seconds = 0.0
 
+    @property
+    def served(self) -> int:
+        """Calls that have ended."""
+        return sum(self.calls.values())
+
     def text(self, *, sessions: int) -> str:
         lines = ["# HELP harbor_gateway_calls_total Model calls by dialect and outcome."]
         lines.append("# TYPE harbor_gateway_calls_total counter")

@@ -18,6 +18,7 @@ from uvicorn.supervisors import Multiprocess
 from harbor_env.config import GatewayConfig
 from harbor_env.errors import EngineError, HarborEnvError, UsageError
 from harbor_env.gateway.app import create_app
+from harbor_env.gateway.garbage import search_only_the_young
 from harbor_env.gateway.half_open import HalfOpenProtocol
 from harbor_env.gateway.parts import make_parts
 from harbor_env.gateway.process import SETTINGS, packed, unpacked
@@ -27,6 +28,7 @@ from harbor_env.gateway.store import Store
 SERVER: dict[str, Any] = {
     "http": HalfOpenProtocol,
     "ws": "none",
+    "proxy_headers": False,
     "log_level": "warning",
     "access_log": False,
     "timeout_keep_alive": 120,
@@ -52,7 +54,9 @@ def serve(config: GatewayConfig) -> None:
         return
 
     async def ready(gateway: Gateway) -> None:
-        announce(config, await _reach_engine(gateway))
+        facts = await _reach_engine(gateway)
+        search_only_the_young()
+        announce(config, facts)
 
     uvicorn.Server(uvicorn.Config(lambda: create_app(config, ready, make), factory=True, **SERVER)).run([listening])
 
@@ -73,7 +77,11 @@ def announce(config: GatewayConfig, facts: dict[str, Any]) -> None:
 
 def worker_app() -> Any:
     """The app of one worker process, from the settings its parent left in the environment."""
-    return create_app(unpacked(os.environ[SETTINGS]))
+    config = unpacked(os.environ[SETTINGS])
+    make = make_parts(config)
+    make(None)
+    search_only_the_young()
+    return create_app(config, make=make)
 
 
 def _listen(host: str, port: int) -> socket.socket:

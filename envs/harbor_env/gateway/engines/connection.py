@@ -19,11 +19,14 @@ import numpy as np
 import orjson
 
 from harbor_env.errors import EngineError, ErrorKind
+from harbor_env.gateway.pace import Pace
 from harbor_env.gateway.types import Ids
 
 CONNECT_SECONDS = 10.0
 KEEPALIVE_SECONDS = 4.0  # below the 5 s after which uvicorn, which vLLM serves with, drops an idle connection
 EXCERPT = 240
+READ_AT_ONCE = 8
+"""Answers decoded in one pass of the event loop: an engine may finish hundreds in one step."""
 _OVERFLOW = re.compile(
     r"maximum model length|maximum context length|context_length_exceeded|exceeds the available context size"
     r"|longer than the model's context length|prompt is too long|input is too long|too many (input )?tokens",
@@ -59,6 +62,7 @@ class Connection:
         self._timeout = timeout
         self._proxies = proxies
         self._session: aiohttp.ClientSession | None = None
+        self._pace = Pace(READ_AT_ONCE)
 
     async def get(self, path: str) -> Any:
         return await self._call("GET", path, None)
@@ -84,6 +88,7 @@ class Connection:
             raise EngineError("engine_down", f"the engine at {self.url} is down: {_reason(error)}") from error
         if status >= 400:
             raise refusal(status, headers, body, f"{self.url}{path}")
+        await self._pace.turn()
         return decoded(body, f"{self.url}{path}")
 
     async def _exchange(self, method: str, path: str, data: bytes | None) -> tuple[int, Mapping[str, str], bytes]:

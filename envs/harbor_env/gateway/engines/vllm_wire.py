@@ -58,7 +58,7 @@ def read_generate(answer: Any) -> Sample:
     entries = field_of(field_of(choice, "logprobs", dict), "content", list)
     if len(entries) != len(ids):
         raise EngineError("engine_error", f"the engine returned {len(ids)} token ids and {len(entries)} logprobs")
-    logprobs = [_entry_logprob(*row) for row in zip(entries, ids, strict=True)]
+    logprobs = _aligned_logprobs(entries, ids) or [_entry_logprob(*row) for row in zip(entries, ids, strict=True)]
     first = entries[0].get("top_logprobs") or [] if entries else []
     top = {item["token_id"]: item["logprob"] for item in first if item.get("logprob") is not None}
     return _sample(answer, choice, ids, logprobs, top)
@@ -83,6 +83,14 @@ def _choice(answer: Any) -> Mapping[str, Any]:
     if len(choices) != 1 or not isinstance(choices[0], dict):
         raise EngineError("engine_error", f"the engine returned {len(choices)} choices where one was asked for")
     return choices[0]
+
+
+def _aligned_logprobs(entries: list[Any], ids: list[Any]) -> list[Any] | None:
+    """The log probabilities, where each entry is plainly that of its token, as nearly always; else None."""
+    try:
+        return [entry["logprob"] for entry in entries] if [entry["token_id"] for entry in entries] == ids else None
+    except (KeyError, TypeError):
+        return None
 
 
 def _entry_logprob(entry: Any, token: Any) -> Any:

@@ -1,0 +1,34 @@
+from __future__ import annotations
+
+import asyncio
+import gc
+import weakref
+
+from harbor_env.gateway.garbage import search_all_in_pauses
+from harbor_env.gateway.metrics import Metrics
+
+
+class Link:
+    def __init__(self) -> None:
+        self.itself = self
+
+
+async def test_old_memory_is_searched_in_a_pause_after_calls_and_never_during_one() -> None:
+    link = Link()
+    gc.collect()
+    gone = weakref.ref(link)
+    metrics = Metrics()
+    metrics.in_flight = 1
+    metrics.calls["chat", "ok"] = 1
+    gc.disable()
+    searching = asyncio.create_task(search_all_in_pauses(metrics, look_every=0.01))
+    try:
+        del link
+        await asyncio.sleep(0.1)
+        assert gone() is not None
+        metrics.in_flight = 0
+        while gone() is not None:  # noqa: ASYNC110 - the search has its own schedule
+            await asyncio.sleep(0.01)
+    finally:
+        gc.enable()
+        searching.cancel()
