@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+import pytest
+
 from harbor_env.atif import CapturedCall, compare, count_tool_calls
 
 
@@ -57,6 +59,16 @@ def test_a_step_whose_model_call_failed_does_not_count() -> None:
     assert compare(trajectory(step(), failed, failed, step()), (), 2).status == "match"
     said = {**failed, "message": "from somewhere else"}
     assert compare(trajectory(step(), said), (), 1).status == "differ"
+
+
+@pytest.mark.parametrize("with_ids", [True, False])
+def test_a_call_of_a_discarded_reply_may_be_in_the_trajectory_or_not(with_ids: bool) -> None:
+    names = ("call_1", "call_2") if with_ids else ("", "")
+    captured = (CapturedCall(names[0], "bash", discarded=True), CapturedCall(names[1], "bash"))
+    kept = trajectory(step(("call_1", "bash")), step(("call_2", "bash")))
+    assert compare(kept, captured, 2).status == "match"
+    assert compare(trajectory(step(("call_2", "bash"))), captured, 2).status == "match"
+    assert compare(trajectory(step(("call_1", "read"))), captured, 2).status == "differ"
 
 
 def test_subagents_count() -> None:

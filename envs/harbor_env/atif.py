@@ -25,10 +25,14 @@ NO_ATIF = AtifCheck("none")
 
 @dataclass(frozen=True, slots=True)
 class CapturedCall:
-    """A tool call a turn sampled; `id` is the one minted for the wire, "" where the dialect carries none."""
+    """A tool call a turn sampled; `id` is the one minted for the wire, "" where the dialect carries none.
+
+    The harness may have `discarded` the reply it stood in: then its trajectory need not have it.
+    """
 
     id: str
     name: str
+    discarded: bool = False
 
 
 def compare(trajectory: Mapping[str, Any] | None, captured: Sequence[CapturedCall], turns: int) -> AtifCheck:
@@ -71,17 +75,17 @@ def _failed(step: Mapping[str, Any]) -> bool:
 
 def _call_problems(calls: Sequence[Mapping[str, Any]], captured: Sequence[CapturedCall]) -> list[str]:
     minted = {call.id for call in captured if call.id}
+    kept = [call for call in captured if not call.discarded]
     shown = {str(call.get("tool_call_id") or "") for call in calls}
     if minted & shown:
         return [
             *_listed("not captured", (name for name in shown - minted if name)),
-            *_listed("not in the trajectory", minted - shown),
+            *_listed("not in the trajectory", {call.id for call in kept if call.id} - shown),
         ]
-    ours = Counter(call.name for call in captured)
     theirs = Counter(str(call.get("function_name") or "") for call in calls)
     return [
-        *_listed("not captured", (theirs - ours).elements()),
-        *_listed("not in the trajectory", (ours - theirs).elements()),
+        *_listed("not captured", (theirs - Counter(call.name for call in captured)).elements()),
+        *_listed("not in the trajectory", (Counter(call.name for call in kept) - theirs).elements()),
     ]
 
 

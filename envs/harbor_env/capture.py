@@ -54,11 +54,11 @@ async def fetch_capture(client: GatewayClient, session: OpenSession, out: Path, 
 
 
 def captured_calls(trace: Mapping[str, Any]) -> tuple[CapturedCall, ...]:
-    """Every tool call the turns of a compact trace sampled, in its order, less those of replies thrown away."""
-    turns = [turn for turn in trace.get("turns", ()) if not _discarded(turn)]
-    replies = (turn["reply"] for turn in turns)
+    """Every tool call the turns of a compact trace sampled, in its order."""
     return tuple(
-        CapturedCall(call["id"], call["function"]["name"]) for reply in replies for call in reply.get("tool_calls", ())
+        CapturedCall(call["id"], call["function"]["name"], discarded=_discarded(turn))
+        for turn in trace.get("turns", ())
+        for call in turn["reply"].get("tool_calls", ())
     )
 
 
