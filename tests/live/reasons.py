@@ -36,6 +36,7 @@ commit message it makes beside its conversation."""
 
 ANY = "any case"
 DELETED = Reason("a reply without a valid call is deleted from its history, an error message takes its place", rows=2)
+AGAIN = Reason("the reply is thrown away and the same prompt asked again", untrained=1)
 
 REASONS: Mapping[tuple[str, str], Reason] = {
     ("claude-code", "empty reply"): Reason("an empty reply is left out, and a reminder follows the tool's result", 2),
@@ -44,6 +45,9 @@ REASONS: Mapping[tuple[str, str], Reason] = {
     ("mini-swe-agent", "unknown tool"): DELETED,
     ("mini-swe-agent", "empty reply"): DELETED,
     ("mini-swe-agent", "length cut"): DELETED,
+    ("qwen-coder", "malformed arguments"): AGAIN,
+    ("qwen-coder", "empty reply"): AGAIN,
+    ("qwen-coder", "length cut"): AGAIN,
     ("aider", ANY): Reason("files are put in front of what was said before they were added", 2, 0, ()),
 }
 """By harness, with or without its dialect, and case."""
