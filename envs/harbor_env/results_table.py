@@ -22,9 +22,10 @@ COUNTS = ("turns", "roots", "leaves", "rows", "discarded", "sampled_tokens", "tr
 
 def write_table(out: Path, results: Iterable[RolloutResult]) -> int:
     """Write the table into the batch's folder; returns how many rows. A reader sees the old file or the new one."""
-    # The library `datasets` reads and writes Parquet with; importing all of that takes seconds.
+    # The library `datasets` reads and writes Parquet with; importing all of that takes seconds. Rows are read from JSON
+    # because arrow looks for pandas among Python objects, which takes seconds more, at the end of an interrupted batch.
     import pyarrow as arrow
-    from pyarrow import parquet
+    from pyarrow import json, parquet
 
     text, flag, number, count = arrow.string(), arrow.bool_(), arrow.float64(), arrow.int64()
     types = dict.fromkeys(TEXT, text)
@@ -33,8 +34,14 @@ def write_table(out: Path, results: Iterable[RolloutResult]) -> int:
     types |= {"tries": count, "findings": text, "atif": text, "atif_detail": text}
     types |= {f"{name}_seconds": number for name in SECONDS} | {_counted(name): count for name in COUNTS}
     records = [record(result) for result in results]
+    schema, table = arrow.schema(types), None
+    if records:
+        lines = b"".join(orjson.dumps(values, option=orjson.OPT_APPEND_NEWLINE) for values in records)
+        strict = json.ParseOptions(explicit_schema=schema, unexpected_field_behavior="error")
+        whole = json.ReadOptions(block_size=len(lines))
+        table = json.read_json(arrow.BufferReader(lines), read_options=whole, parse_options=strict)
     part = out / f".{TABLE}.part"
-    parquet.write_table(arrow.Table.from_pylist(records, schema=arrow.schema(types)), part)
+    parquet.write_table(schema.empty_table() if table is None else table, part)
     part.replace(out / TABLE)
     return len(records)
 
