@@ -7,6 +7,9 @@ reset the connection.
 
 from __future__ import annotations
 
+import asyncio
+
+from harbor_env.gateway.gathered_writes import GatheredWrites
 from harbor_env.gateway.no_upgrade import NoUpgradeProtocol
 
 INTERIM = b"HTTP/1.1 100 Continue\r\n\r\n"
@@ -16,6 +19,9 @@ FIRST_PAUSE, LONGEST_PAUSE = 0.05, 3.0
 
 class HalfOpenProtocol(NoUpgradeProtocol):
     """uvicorn's protocol, which takes the end of what a client sends for the end of the client."""
+
+    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
+        super().connection_made(GatheredWrites(transport, self.loop))
 
     def eof_received(self) -> bool:  # type: ignore[override]
         """Whether the connection stays open: only while a request that came whole is being answered."""
