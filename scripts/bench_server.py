@@ -3,8 +3,9 @@
     python scripts/bench_server.py --tokenizer DIR [--rollouts 64 --delay-ms 200 --harness tests.tiny_harness:TINY]
 
 An engine with a script, `openenv-harbor serve`, the local sandbox and a small harness; each rollout is 4 model calls.
-Prints how many completed and how many were lost, seconds per phase (the engine's own delay taken off the agent's), the
-slowest answer of /health meanwhile. Exit status 1 if any rollout is lost.
+Prints how many completed and how many were lost, seconds per phase (the engine's own delay taken off the agent's;
+`around` is what lies outside the phases: a process, a session, the capture), and the slowest answer of /health.
+Exit status 1 if any rollout is lost.
 """
 
 from __future__ import annotations
@@ -31,7 +32,7 @@ ROOT = Path(__file__).resolve().parent.parent
 TURNS = 4
 TIMEOUT = 600.0
 """Seconds a step may take before it counts as lost."""
-PHASES = ("waiting", "sandbox", "setup", "agent", "verifier", "total", "wire")
+PHASES = ("around", "sandbox", "setup", "agent", "verifier", "total", "wire")
 
 
 @dataclass
@@ -50,7 +51,7 @@ class Measured:
             engine = delay * result.counts.get("turns", 0)
             seconds = result.seconds
             inside = sum(seconds.get(phase, 0.0) for phase in ("sandbox", "setup", "agent", "verifier"))
-            found["waiting"].append(seconds["total"] - inside)
+            found["around"].append(seconds["total"] - inside)
             for phase in ("sandbox", "setup", "verifier"):
                 found[phase].append(seconds.get(phase, 0.0))
             found["agent"].append(seconds.get("agent", 0.0) - engine)

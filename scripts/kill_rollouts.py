@@ -37,6 +37,8 @@ GRACE = 25.0
 """Seconds beyond it until the server has ended a rollout by force."""
 AGAIN_WITHIN = 120.0
 """Seconds until the system works again after a kill."""
+THERE_WITHIN = 30.0
+"""Seconds to wait for a process of a part: a nursery that died is started again only when a worker is wanted."""
 CLIENTS, THREADS = 2, 2
 MOMENTS = 4.0
 """Seconds after the last recovery within which the next kill falls: about one rollout's length."""
@@ -63,7 +65,7 @@ class Client:
 class System:
     """An engine, a server and clients; whatever of it is started here is started again here."""
 
-    def __init__(self, folder: Path, tokenizer: Path, harness: str) -> None:
+    def __init__(self, folder: Path, tokenizer: Path, harness: str, gateway_workers: int) -> None:
         self.harness = harness
         self.ports = {"engine": free_port(), "server": free_port()}
         self.data = folder / "data"
@@ -71,6 +73,7 @@ class System:
         engine = command("bench.fake_engine", "--tokenizer", tokenizer, "--port", self.ports["engine"], *shape)
         url = f"http://127.0.0.1:{self.ports['engine']}"
         flags = ("--llm-url", url, "--model", "fake", "--tokenizer", tokenizer, "--dataset", folder / "tasks")
+        flags += ("--gateway-workers", str(gateway_workers))
         serve = command("harbor_env.cli", "serve", *flags, "--port", self.ports["server"], "--data", self.data)
         self.commands = {"engine": engine, "server": serve}
         self.programs = {name: start(self.commands[name], self.ports[name]) for name in ("engine", "server")}
@@ -96,8 +99,8 @@ class System:
         ends = [end for client in self.clients for end in list(client.ended.values())]
         return any(end.get("ok") and end["began_at"] > moment for end in ends)
 
-    def find(self, part: str, dice: random.Random) -> psutil.Process:
-        """A process that plays the part, once there is one."""
+    def find(self, part: str, dice: random.Random) -> psutil.Process | None:
+        """A process that plays the part, once there is one. None: no such process was needed for a while."""
         if part == "client":
             return psutil.Process(dice.choice(self.clients).process.pid)
         if part == "engine":
@@ -108,8 +111,9 @@ class System:
             found[:] = victims(part, self.programs["server"].pid)
             return bool(found)
 
-        wait_until(there, AGAIN_WITHIN)
-        return dice.choice(found)
+        with contextlib.suppress(TimeoutError):
+            wait_until(there, THERE_WITHIN)
+        return dice.choice(found) if found else None
 
     def close(self) -> None:
         """End clients after the rollouts that run, then the server, then the engine, as a user would."""
@@ -130,7 +134,9 @@ def kill(system: System, sandboxes: Sandboxes, kills: Kills, dice: random.Random
     """One kill and all that must follow from it."""
     time.sleep(dice.uniform(0, MOMENTS))
     victim = system.find(kills.part, dice)
-    below = family(victim)
+    if victim is None:
+        return
+    below = [victim] if kills.part == "nursery" else family(victim)  # its workers go on with what they run
     inflight = [(client, list(client.running)) for client in system.clients]
     there = set(sandboxes.scratch.iterdir())
     victim.send_signal(signal.SIGKILL)
@@ -215,7 +221,7 @@ def run(given: argparse.Namespace, folder: Path) -> int:
     dice = random.Random(given.seed)
     tally = {part: Kills(part) for part in given.parts.split(",")}
     sandboxes = Sandboxes(folder / "scratch")
-    system = System(folder, given.tokenizer, given.harness)
+    system = System(folder, given.tokenizer, given.harness, given.gateway_workers)
     began = time.monotonic()
     try:
         wait_until(lambda: system.scored_since(0.0), 120)
@@ -244,6 +250,7 @@ def main() -> int:
     found.add_argument("--parts", default=",".join(PARTS))
     found.add_argument("--kills", type=int, default=100)
     found.add_argument("--seed", type=int, default=4)
+    found.add_argument("--gateway-workers", type=int, default=1)
     found.add_argument("--within", type=float, default=7200.0, help="seconds after which no more are killed")
     given = found.parse_args()
     given.tokenizer = given.tokenizer.resolve()

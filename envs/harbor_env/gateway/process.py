@@ -112,5 +112,5 @@ def _last_words(log: Path) -> str:
 
 
 def die_with_parent() -> None:
-    """For a child between fork and exec: it gets SIGTERM when the thread that started it ends. Linux only."""
+    """For a child, best between fork and exec: it gets SIGTERM when the thread that started it ends. Linux only."""
     ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGTERM)

@@ -5,6 +5,7 @@ When ready it prints one JSON line on standard output: its url, and the engine's
 
 from __future__ import annotations
 
+import multiprocessing
 import os
 import socket
 import sys
@@ -21,7 +22,7 @@ from harbor_env.gateway.app import create_app
 from harbor_env.gateway.garbage import search_only_the_young
 from harbor_env.gateway.half_open import HalfOpenProtocol
 from harbor_env.gateway.parts import make_parts
-from harbor_env.gateway.process import SETTINGS, packed, unpacked
+from harbor_env.gateway.process import SETTINGS, die_with_parent, packed, unpacked
 from harbor_env.gateway.running import Gateway
 from harbor_env.gateway.store import Store
 
@@ -76,7 +77,12 @@ def announce(config: GatewayConfig, facts: dict[str, Any]) -> None:
 
 
 def worker_app() -> Any:
-    """The app of one worker process, from the settings its parent left in the environment."""
+    """The app of one worker process, from the settings its parent left in the environment; it ends with its parent."""
+    if sys.platform == "linux":
+        die_with_parent()
+    parent = multiprocessing.parent_process()
+    if parent is not None and not parent.is_alive():
+        raise SystemExit("The gateway this worker belongs to has died.")
     config = unpacked(os.environ[SETTINGS])
     make = make_parts(config)
     make(None)
