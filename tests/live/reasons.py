@@ -22,17 +22,11 @@ class Reason:
 
 IDEAL = Reason("", findings=())
 
-USUAL: Mapping[str, tuple[str, ...]] = {
-    "aider": ("sampling_ignored", "root_other_history"),
-    "claude-code": ("thinking_ignored",),
-    "codex": ("thinking_ignored",),
-    "gemini-cli": ("sampling_ignored", "thinking_ignored"),
-    "opencode": ("root_other_tools", "thinking_ignored"),
-    "openhands-sdk": ("thinking_ignored",),
-    "pi": ("thinking_ignored",),
-}
-"""Findings of every run of a harness: what it asks of sampling and thinking that a session pins, the title or
-commit message it makes beside its conversation."""
+USUAL = ("sampling_ignored", "thinking_ignored", "effort_ignored")
+"""Findings any harness may have in any case: what it asks of sampling and thinking is the session's to decide."""
+
+BESIDE: Mapping[str, tuple[str, ...]] = {"aider": ("root_other_history",), "opencode": ("root_other_tools",)}
+"""Findings of every run of a harness: aider has a commit message written, OpenCode a title, in a conversation apart."""
 
 ANY = "any case"
 DELETED = Reason("a reply without a valid call is deleted from its history, an error message takes its place", rows=2)

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from tests.live import proofs
-from tests.live.reasons import USUAL, reason_for
+from tests.live.reasons import BESIDE, USUAL, reason_for
 from tests.live.rollouts import Suite, count, slug
 from tests.live.rollouts import trained_share as trained_share
 from tests.live.upsets import CASES
@@ -65,7 +65,7 @@ def test_a_harness_keeps_every_token_in_one_row_or_has_a_reason(harness: str, ca
     expected = FOUND.get(case, {}) if name not in TOOLLESS or case in SMOOTH else {}
     assert (tokens.rows, tokens.untrained) == (reason.rows, reason.untrained)
     assert {code: findings.get(code) for code in expected} == expected
-    assert set(findings) <= {*expected, *USUAL.get(name, ()), *reason.findings}
+    assert set(findings) <= {*expected, *USUAL, *BESIDE.get(name, ()), *reason.findings}
     assert ran.engine_errors == [code for code in expected if case.startswith("engine")]
     assert ("length" in [turn["finish_reason"] for turn in ran.turns]) == (case == "length cut")
     assert ran.result.atif.status in ("match", "none") or case not in SMOOTH
