@@ -53,6 +53,7 @@ PURE_STANDARD = {
     "functools",
     "hashlib",
     "importlib",  # `module:Name` lookups
+    "inspect",  # of what such a lookup found
     "json",
     "math",
     "re",
