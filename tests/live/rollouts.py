@@ -90,7 +90,7 @@ class Suite:
         command = [sys.executable, "-m", "harbor_env.cli", "rollout", "--json", "--out", str(self.out)]
         command += ["--dataset", str(self.out / "tasks"), "--harness", ",".join(harness for harness, _ in cells)]
         command += [flag for cell in cells for flag in ("--task", slug(cell))]
-        command += ["--agent-timeout", str(AGENT_SECONDS)]
+        command += ["--agent-timeout", str(AGENT_SECONDS), "--resume-anyway"]
         command += ["--engine", ENGINE.format(log=self._log), "--tokenizer", str(qwen3_dir())]
         with (self.out / "said.txt").open("w") as said:
             return subprocess.Popen(command, cwd=REPOSITORY, stdout=subprocess.PIPE, stderr=said, text=True)
