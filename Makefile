@@ -29,7 +29,7 @@ JOBS ?= 2
 
 .PHONY: help
 help:  ## this list
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-20s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 	@echo
 	@echo '  make rollout HARNESS=mini-swe-agent,claude-code N=8 TASKS=bundled OUT=DIR ARGS="--llm-url URL --model NAME"'
 
@@ -89,6 +89,14 @@ check-logprobs: engine  ## rollouts on vLLM, their log probabilities recomputed 
 .PHONY: check-kill
 check-kill: $(STAMP)  ## kill -9 the gateway at 50 moments and look for lost turns (fetches a tokenizer: needs npm)
 	$(BIN)/python scripts/kill_gateway.py --tokenizer $(QWEN3)
+
+.PHONY: check-kill-rollouts
+check-kill-rollouts: $(STAMP)  ## kill -9 every part of a serving system 100 times: each rollout must end, nothing be left
+	$(BIN)/python scripts/kill_rollouts.py --tokenizer $(QWEN3)
+
+.PHONY: bench-server
+bench-server: $(STAMP)  ## 64 rollouts at once through one environment server (needs npm)
+	$(BIN)/python scripts/bench_server.py --tokenizer $(QWEN3)
 
 .PHONY: bench
 bench: $(STAMP)  ## the gateway beside OpenEnv's capture proxy and a bare pass-through (minutes; needs npm)
