@@ -6,7 +6,7 @@ import json
 import shutil
 import subprocess
 import sys
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -166,21 +166,3 @@ def _spend(rows: Iterable[dict[str, Any]], ones: Iterable[list[int]], generation
             left[start:end] = [0] * len(generation.sampled)
             return True
     return False
-
-
-def trained_share(out: Path, result: Mapping[str, Any]) -> tuple[int, float]:
-    """Rows that train something, and the share of main and subagent tokens that is trained, by the trace's own word.
-
-    For rollouts whose engine keeps no log.
-    """
-    turns = json.loads((out / result["trace"]).read_bytes())["turns"]
-    kept = [turn for turn in turns if turn["role"] in ("main", "subagent") and turn["trained"]]
-    sampled = sorted(token for turn in kept for token in turn["sampled_ids"])
-    rows = [json.loads(line) for line in (out / result["rows"]).read_text().splitlines()]
-    trained = []
-    for row in rows:
-        for token, mask, logprob in zip(row["input_ids"], row["loss_mask"], row["logprobs"], strict=True):
-            assert logprob == (synthetic_logprob(token) if mask else 0.0)
-            trained += [token] if mask else []
-    assert sorted(trained) == sampled
-    return sum(row["trained_tokens"] > 0 for row in rows), len(trained) / len(sampled)

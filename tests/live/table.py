@@ -23,6 +23,14 @@ begin with what the model saw.
 * `†`: the harness ended the run there, and the task was not solved. What was sampled until then is trained as well.
 * `-` was not run, or cannot be: aider and terminus-2 offer no tools, so nothing is called in parallel, by a wrong name
   or six times.
+* `dropped connection` breaks the line three times in one rollout: behind a reply of which nothing arrived, while the
+  harness waits, and in the middle of a reply. A call given up leaves no turn; a reply that did not arrive whole is
+  kept, marked `discarded` and not trained. aider is done after two calls.
+* `forced compaction` gives a window so small that the harness sums its history up on the way, and goes on from that.
+  The summary is not trained; what follows it is another row. mini-swe-agent never shortens a history, openhands-sdk
+  runs without a condenser, aider sums up nothing in a run of one message.
+* `subagent` hands the trail to one or two subagents, beside the main conversation where the harness can do that. Each
+  is a row of its own. mini-swe-agent, pi, terminus-2, aider and openhands-sdk, as they are run here, have none.
 
 Checked in each cell, against a log that the engine writes and not against the trace: every reply the engine sampled is
 a turn and stands in exactly one row, behind the very prompt the engine was given, with mask 1 and the engine's own log

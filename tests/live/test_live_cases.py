@@ -15,7 +15,6 @@ import pytest
 from tests.live import proofs
 from tests.live.reasons import BESIDE, USUAL, reason_for
 from tests.live.rollouts import Suite, count, slug
-from tests.live.rollouts import trained_share as trained_share
 from tests.live.upsets import CASES
 
 pytestmark = [pytest.mark.live, pytest.mark.timeout(3600)]
