@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import math
+from dataclasses import fields
 
 import pytest
 
+from harbor_env.gateway.limits import Spent, budget_stop
+from harbor_env.gateway.options import Budget
 from harbor_env.outcome import Kind, Ran, judge
 from harbor_env.reward import Selected, select_reward
 
@@ -63,8 +66,11 @@ def test_a_harness_that_exits_badly_after_real_turns_keeps_its_reward_with_a_fla
     assert (outcome.ok, outcome.reward, outcome.flags) == (True, 0.0, ("agent_error",))
 
 
-def test_a_spent_budget_is_flagged_beside_the_reward() -> None:
-    outcome = judge(Ran("verifier"), Selected(0.0), turns=3, findings={"budget_calls": 2})
+@pytest.mark.parametrize("limit", [one.name for one in fields(Budget)])
+def test_a_spent_budget_is_flagged_beside_the_reward(limit: str) -> None:
+    stop = budget_stop(Budget(**{limit: 1}), Spent(calls=1, tokens=1, seconds=1.0))
+    assert stop is not None
+    outcome = judge(Ran("verifier"), Selected(0.0), turns=3, findings={stop.finding.code: 2})
     assert (outcome.ok, outcome.flags) == (True, ("budget",))
 
 

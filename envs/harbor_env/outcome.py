@@ -19,7 +19,8 @@ INFRASTRUCTURE: frozenset[Kind] = frozenset({"sandbox", "engine", "capture", "ca
 """Failures that say nothing about the policy: the same rollout may be run again."""
 
 ENGINE_CODES = ("engine_error", "engine_down", "engine_timeout", "rate_limited", "internal")
-BUDGET_CODES = ("budget_calls", "budget_output_tokens")
+BUDGET = "budget_"
+"""Opens the code of every finding that says that a limit of the session was reached."""
 PHASES: dict[Phase, tuple[Kind, str]] = {
     "none": ("task", "The task could not be loaded"),
     "sandbox": ("sandbox", "The sandbox did not start"),
@@ -98,7 +99,7 @@ def judge(ran: Ran, selected: Selected, turns: int, findings: Mapping[str, int])
 def _flags(ran: Ran, findings: Mapping[str, int]) -> Iterator[str]:
     if ran.error_type:
         yield "timeout" if ran.timed_out else "agent_error"
-    if any(code in findings for code in BUDGET_CODES):
+    if any(code.startswith(BUDGET) for code in findings):
         yield "budget"
 
 
