@@ -9,7 +9,7 @@ import asyncio
 import json
 import re
 from collections.abc import AsyncIterator
-from dataclasses import replace
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +20,7 @@ from harbor_env.gateway.types import Message, ToolCall
 from harbor_env.rollout import GatewayAddress, RolloutSpec, run_rollout
 from tests.serving import Served, serving
 from tests.tiny_harness import write_answer, write_task
+from trl_integration.compare import Sample, samples_of
 
 WRITES = Message("assistant", "Writing.", tool_calls=(ToolCall("", "bash", write_answer()),))
 KEY = re.compile(rb"sk-[0-9a-f]{20}")
@@ -45,7 +46,9 @@ async def test_a_solved_task_is_a_reward_a_trace_and_rows(spec: RolloutSpec) -> 
     result = await run_rollout(spec, phases.append)
     assert (result.ok, result.reward, result.reason) == (True, 1.0, None), result
     assert phases == ["session", "sandbox", "agent", "verifier", "capture"]
-    assert {key: result.counts[key] for key in ("turns", "roots", "rows")} == {"turns": 2, "roots": 1, "rows": 1}
+    wanted = {"turns": 2, "roots": 1, "rows": 1, "tool_calls": 1}
+    assert {key: result.counts[key] for key in wanted} == wanted
+    assert samples_of([asdict(result)]) == [Sample("write-42", spec.harness, 1.0, 1, result.counts["sampled_tokens"])]
     trace = json.loads((spec.out / result.trace).read_bytes())
     assert [turn["reply"]["content"] for turn in trace["turns"]] == ["Writing.", "Done."]
     assert trace["metadata"]["rollout"] == "r1"

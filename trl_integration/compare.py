@@ -6,6 +6,7 @@ samples of one task do not look like several tasks. Rollouts that could not be s
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -18,13 +19,13 @@ PASSED = 1.0
 
 @dataclass(frozen=True, slots=True)
 class Sample:
-    """One rollout of an evaluation. `reward` None: it could not be scored."""
+    """One rollout of an evaluation. `reward` None: it could not be scored. A cost that is not known is NaN."""
 
     task: str
     harness: str
     reward: float | None
-    tool_calls: int = 0
-    tokens: int = 0
+    tool_calls: float = math.nan
+    tokens: float = math.nan
 
     @property
     def passed(self) -> bool:
@@ -66,8 +67,8 @@ def samples_of(results: Iterable[Mapping[str, Any]]) -> list[Sample]:
             result["task"],
             result["harness"],
             result["reward"],
-            result.get("counts", {}).get("tool_calls", 0),
-            result.get("counts", {}).get("sampled_tokens", 0),
+            result["counts"].get("tool_calls", math.nan),
+            result["counts"].get("sampled_tokens", math.nan),
         )
         for result in results
     ]

@@ -22,7 +22,8 @@ from harbor_env.gateway_client import GatewayClient, OpenSession
 class Capture:
     """Counts of a session, its findings by code, the tool calls its turns sampled, and where its trace and rows lie.
 
-    `counts`: calls, turns, roots, leaves, rows, sampled and trainable tokens. Files are named relative to the batch.
+    `counts`: calls, turns, roots, leaves, rows, sampled and trainable tokens, and the tool calls of replies that were not
+    discarded. Files are named relative to the batch.
     """
 
     counts: Mapping[str, int] = field(default_factory=dict)
@@ -50,7 +51,9 @@ async def fetch_capture(client: GatewayClient, session: OpenSession, out: Path, 
     files = (f"traces/{name}.trace.json", f"traces/{name}.rows.jsonl")
     for file, content in zip(files, (trace, rows), strict=True):
         write_whole(out / file, content)
-    return Capture(flat, capture.findings, captured_calls(orjson.loads(trace)), *files)
+    calls = captured_calls(orjson.loads(trace))
+    flat["tool_calls"] = sum(not call.discarded for call in calls)
+    return Capture(flat, capture.findings, calls, *files)
 
 
 def captured_calls(trace: Mapping[str, Any]) -> tuple[CapturedCall, ...]:

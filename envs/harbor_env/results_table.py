@@ -17,7 +17,7 @@ from harbor_env.rollout import RolloutResult
 TABLE = "results.parquet"
 TEXT = ("name", "task", "harness", "sandbox", "model", "level", "session", "trace", "rows", "log_tail")
 SECONDS = ("total", "sandbox", "setup", "agent", "verifier")
-COUNTS = ("turns", "roots", "leaves", "rows", "discarded", "sampled_tokens", "trainable_tokens")
+COUNTS = ("turns", "roots", "leaves", "rows", "discarded", "tool_calls", "sampled_tokens", "trainable_tokens")
 
 
 def write_table(out: Path, results: Iterable[RolloutResult]) -> int:
