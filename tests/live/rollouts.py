@@ -82,8 +82,8 @@ class Suite:
 
     def close(self) -> None:
         if self._running:
-            self._running.terminate()
-            self._running.wait()
+            with self._running as running:
+                running.terminate()
 
     def _start(self, cells: Sequence[Cell]) -> subprocess.Popen[str]:
         """Tasks and harnesses go in step: as many of the one as of the other."""
