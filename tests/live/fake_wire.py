@@ -80,8 +80,12 @@ async def bad_wire(upstream: str, breaks: Mapping[int, Break], patience: float) 
     connector = aiohttp.TCPConnector(limit=0)
     timeout = aiohttp.ClientTimeout(total=None)
     async with aiohttp.ClientSession(connector=connector, timeout=timeout, auto_decompress=False) as session:
+
+        async def handle(request: web.Request) -> web.StreamResponse:
+            return await wire.pass_on(request, session)
+
         app = web.Application(client_max_size=2**30)
-        app.router.add_route("*", "/{path:.*}", lambda request: wire.pass_on(request, session))
+        app.router.add_route("*", "/{path:.*}", handle)
         runner = web.AppRunner(app)
         await runner.setup()
         site = web.TCPSite(runner, "127.0.0.1", 0)
