@@ -22,8 +22,8 @@ from harbor_env.gateway_client import GatewayClient, OpenSession
 class Capture:
     """Counts of a session, its findings by code, the tool calls its turns sampled, and where its trace and rows lie.
 
-    `counts`: calls, turns, roots, leaves, rows, sampled and trainable tokens, and the tool calls of replies that were not
-    discarded. Files are named relative to the batch.
+    `counts`: calls, turns, roots, leaves, rows, sampled and trainable tokens, and tool calls but those of discarded
+    replies. Files are named relative to the batch.
     """
 
     counts: Mapping[str, int] = field(default_factory=dict)
