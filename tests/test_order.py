@@ -39,9 +39,14 @@ def test_attempts_have_consecutive_seeds() -> None:
 
 
 def test_a_rollout_has_the_time_of_its_parts_unless_a_flag_says_otherwise() -> None:
-    assert ORDER.time_limit(TASK) == 100 + 10 + 1800
-    assert replace(ORDER, agent_timeout=5).time_limit(TASK) == 5 + 10 + 1800
-    assert replace(ORDER, timeout=9).time_limit(TASK) == 9
+    assert limit(ORDER) == 100 + 10 + 1800
+    assert limit(replace(ORDER, agent_timeout=5)) == 5 + 10 + 1800
+    assert limit(replace(ORDER, timeout=9)) == 9
+    assert limit(ORDER, Task("t", TASK.path, "")) == 3600 + 900 + 1800
+
+
+def limit(order: Order, task: Task = TASK) -> float | None:
+    return order.spec(Job("j", 0, task.path, "pi", 0), task, ADDRESS, order.out, {"pi": ()}).timeout
 
 
 def test_where_and_how_fast_a_batch_runs_is_no_setting() -> None:

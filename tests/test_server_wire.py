@@ -7,7 +7,7 @@ import subprocess
 import sys
 from array import array
 from collections.abc import AsyncIterator
-from dataclasses import replace
+from dataclasses import fields, replace
 from pathlib import Path
 
 import aiohttp
@@ -20,7 +20,8 @@ from openenv.core.env_server.types import WSObservationResponse
 
 from harbor_env.errors import UsageError
 from harbor_env.gateway.export import SessionExport, find_format
-from harbor_env.models import HarborAction, HarborObservation, HarborResult
+from harbor_env.gateway.options import Budget
+from harbor_env.models import Budgets, HarborAction, HarborObservation, HarborResult
 from harbor_env.packing import pack, unpack
 from harbor_env.server.settings import ServerConfig, fitting_envs, from_environment
 from tests.env_serving import Environments, environments, until
@@ -29,6 +30,10 @@ from tests.turns import long_session
 
 ROOT = Path(__file__).resolve().parents[1]
 LIMIT = 4 * 2**20
+
+
+def test_every_limit_of_a_session_can_be_asked_for_in_a_step() -> None:
+    assert set(Budgets.model_fields) == {limit.name for limit in fields(Budget)}
 
 
 def test_two_hundred_turns_at_sixty_thousand_tokens_stay_under_4_MB_on_the_wire() -> None:

@@ -43,10 +43,11 @@ class Sampling(_Wire):
 
 
 class Budgets(_Wire):
-    """Where a rollout's model stops answering. None: no limit. Tokens are sampled tokens."""
+    """Where a rollout's model stops answering. None: no limit. Tokens are sampled ones, seconds from the first call."""
 
     max_calls: int | None = Field(default=None, ge=0)
     max_output_tokens: int | None = Field(default=None, ge=0)
+    max_seconds: float | None = Field(default=None, ge=0, allow_inf_nan=False)
 
 
 class HarborAction(Action):  # type: ignore[misc]

@@ -15,6 +15,11 @@ from typing import Any
 
 from harbor_env.errors import Problem, TaskError
 
+AGENT_SECONDS = 3600.0
+VERIFIER_SECONDS = 900.0
+AROUND_SECONDS = 1800.0
+"""Limits where nothing else gives one; the last is for sandbox, set-up and capture together."""
+
 EXPECTED = "task.toml, instruction.md, environment/ and tests/test.sh"
 
 _LEVELS = {"easy": 1, "medium": 2, "hard": 3}
@@ -48,6 +53,14 @@ class Task:
     agent_timeout: float | None = None
     verifier_timeout: float | None = None
     secrets: tuple[str, ...] = ()
+
+    def time_limit(self, agent_timeout: float | None = None) -> float:
+        """Seconds after which a rollout of it hangs: nothing it is made of may take that long.
+
+        `agent_timeout` replaces the task's own where it is given.
+        """
+        agent = agent_timeout or self.agent_timeout or AGENT_SECONDS
+        return agent + (self.verifier_timeout or VERIFIER_SECONDS) + AROUND_SECONDS
 
 
 def load_task(path: Path, name: str = "", *, within: Path | None = None) -> Task:

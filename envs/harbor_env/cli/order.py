@@ -20,11 +20,6 @@ from harbor_env.sandboxes.backends import check_ready
 from harbor_env.serving_gateway import EngineFlags
 from harbor_env.tasks import Task
 
-AGENT_SECONDS = 3600.0
-VERIFIER_SECONDS = 900.0
-AROUND_SECONDS = 1800.0
-"""Limits where neither a flag nor the task gives one; the last is for sandbox, set-up and capture together."""
-
 
 @dataclass(frozen=True, slots=True)
 class Order:
@@ -121,14 +116,9 @@ class Order:
             budget=self.budget,
             purpose=purpose,
             agent_timeout=self.agent_timeout or None,
-            timeout=self.time_limit(task),
+            timeout=self.timeout or task.time_limit(self.agent_timeout),
             reward_key=self.reward_key,
         )
-
-    def time_limit(self, task: Task) -> float:
-        """Seconds after which a rollout hangs: nothing it is made of may take that long."""
-        agent = self.agent_timeout or task.agent_timeout or AGENT_SECONDS
-        return self.timeout or agent + (task.verifier_timeout or VERIFIER_SECONDS) + AROUND_SECONDS
 
     def settings(self, revision: str, address: GatewayAddress | None = None) -> Settings:
         """What makes results comparable, by flag. What only the engine knows is None before there is an address."""

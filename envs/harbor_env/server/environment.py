@@ -24,7 +24,7 @@ from harbor_env.server.answer import answer, failed
 from harbor_env.server.backend import Backend
 from harbor_env.server.catalog import Chosen, split_type
 from harbor_env.server.connections import CURRENT
-from harbor_env.server.order import make_order, time_limit
+from harbor_env.server.order import make_order
 from harbor_env.server.worker import At
 
 SHOWN = 500
@@ -178,7 +178,7 @@ class HarborEnvironment(Environment[HarborAction, HarborObservation, HarborState
             kind: Kind = "engine" if isinstance(error, GatewayError) else "sandbox"
             return answer(failed(order.spec, kind, str(error)), order.spec.out)
         order = make_order(self._backend.config, action, self._chosen.task, order.spec.name, gateway)
-        within = action.timeout or timeout_s or time_limit(action, self._chosen.task)
+        within = action.timeout or timeout_s or self._chosen.task.time_limit(action.agent_timeout)
         self._phases.clear()
         self._running = asyncio.ensure_future(self._backend.pool.run(order, self._watch, within=within))
         try:

@@ -1,4 +1,4 @@
-"""From an action and a task to what a worker is told to run. Pure."""
+"""From an action and a task to what a worker is told to run."""
 
 from __future__ import annotations
 
@@ -10,11 +10,6 @@ from harbor_env.server.remains import ROLLOUTS
 from harbor_env.server.settings import ServerConfig
 from harbor_env.server.worker import Run
 from harbor_env.tasks import Task
-
-AGENT_SECONDS = 3600.0
-VERIFIER_SECONDS = 900.0
-AROUND_SECONDS = 1800.0
-"""Limits where neither the action nor the task gives one; the last is for sandbox, set-up and capture together."""
 
 NOWHERE = GatewayAddress("")
 
@@ -43,9 +38,3 @@ def make_order(
         reward_key=action.reward_key,
     )
     return Run(spec, bake=action.sandbox == "local", keep=config.keep_logs)
-
-
-def time_limit(action: HarborAction, task: Task) -> float:
-    """Seconds the whole step may take where the client gives no limit."""
-    agent = action.agent_timeout or task.agent_timeout or AGENT_SECONDS
-    return agent + (task.verifier_timeout or VERIFIER_SECONDS) + AROUND_SECONDS
