@@ -4,12 +4,16 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator
+from pathlib import Path
 
 import pytest
 import pytest_asyncio
 
 from harbor_env.gateway.types import Message, ToolCall
+from harbor_env.server.backend import Backend
 from harbor_env.server.outages import Outages
+from harbor_env.server.settings import ServerConfig
+from harbor_env.serving_gateway import EngineFlags
 from tests.env_serving import ACTION, Environments, environments, until
 from tests.tiny_harness import write_answer, write_task
 
@@ -66,3 +70,14 @@ async def test_a_rollout_that_begins_while_the_gateway_is_away_waits_for_it(serv
         await until(lambda: server.backend.address is None)
         await server.way.start()
         assert (await stepping).reward == 1.0
+
+
+async def test_a_failure_nobody_foresaw_ends_the_start_and_is_not_waited_for(tmp_path: Path) -> None:
+    engine = EngineFlags(engine="scripted:tests.policies:is_empty", template_kwargs={1: "no name"})  # type: ignore[dict-item]
+    backend = Backend(ServerConfig(engine=engine, data=tmp_path))
+    try:
+        with pytest.raises(TypeError):
+            async with asyncio.timeout(30):
+                await backend.start()
+    finally:
+        await backend.close()

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from pathlib import Path
 
 import psutil
 import pytest
 
 from harbor_env.config import GatewayConfig
-from harbor_env.errors import UsageError
+from harbor_env.errors import GatewayError, UsageError
 from harbor_env.gateway.process import gateway_process, packed, unpacked
 from harbor_env.gateway_client import GatewayClient
 from harbor_env.serving_gateway import EngineFlags, serving_gateway
@@ -55,3 +58,24 @@ async def test_a_running_gateway_whose_control_routes_are_open_is_refused_since_
 def test_an_address_that_needs_a_key_or_is_none_is_told_so_by_name(host: str) -> None:
     with pytest.raises(UsageError, match=host or "--host is empty"):
         GatewayConfig(host=host).check()
+
+
+async def test_a_server_that_is_no_gateway_is_told_so(tmp_path: Path) -> None:
+    async with answering(b"<html>Welcome</html>") as url:
+        with pytest.raises(GatewayError, match="no gateway"):
+            async with serving_gateway(EngineFlags(gateway=url), tmp_path, print):
+                pass
+
+
+@asynccontextmanager
+async def answering(body: bytes) -> AsyncIterator[str]:
+    """A web server that gives `body` to whoever asks for anything."""
+
+    async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await reader.readuntil(b"\r\n\r\n")
+        writer.write(b"HTTP/1.1 200 OK\r\nconnection: close\r\ncontent-length: %d\r\n\r\n%b" % (len(body), body))
+        await writer.drain()
+        writer.close()
+
+    async with await asyncio.start_server(answer, "127.0.0.1", 0) as server:
+        yield f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}"

@@ -56,11 +56,11 @@ class GatewayClient:
 
     async def open(self, options: Mapping[str, Any]) -> OpenSession:
         """POST /sessions. `options` is the body of the route: metadata, sampling, budget, engine, purpose."""
-        body = orjson.loads(await self._ask("POST", "/sessions", orjson.dumps(options)))
+        body = self._object(await self._ask("POST", "/sessions", orjson.dumps(options)))
         return OpenSession(body["session_id"], body["api_key"], body["base_url"], body.get("level") or "")
 
     async def counts(self, session_id: str) -> dict[str, Any]:
-        return _mapping(await self._ask("GET", f"/sessions/{session_id}"))
+        return self._object(await self._ask("GET", f"/sessions/{session_id}"))
 
     async def export(self, session_id: str, export_format: str) -> bytes:
         return await self._ask("GET", f"/sessions/{session_id}/export?format={export_format}")
@@ -70,7 +70,7 @@ class GatewayClient:
         await self._ask("DELETE", f"/sessions/{session_id}")
 
     async def health(self) -> dict[str, Any]:
-        return _mapping(await self._ask("GET", "/health"))
+        return self._object(await self._ask("GET", "/health"))
 
     async def _ask(self, method: str, path: str, body: bytes | None = None) -> bytes:
         if self._http is None:
@@ -90,10 +90,14 @@ class GatewayClient:
             raise GatewayError(_kind(response.status), _message(answer) or f"The gateway answered {response.status}.")
         return answer
 
-
-def _mapping(answer: bytes) -> dict[str, Any]:
-    document = orjson.loads(answer)
-    return document if isinstance(document, dict) else {}
+    def _object(self, answer: bytes) -> dict[str, Any]:
+        try:
+            document = orjson.loads(answer)
+        except orjson.JSONDecodeError:
+            document = None
+        if not isinstance(document, dict):
+            raise GatewayError("internal", f"What answers at {self.url} is no gateway.")
+        return document
 
 
 def _kind(status: int) -> ErrorKind:

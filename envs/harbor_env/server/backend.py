@@ -60,7 +60,9 @@ class Backend:
         await self.pool.start()
         opened: asyncio.Future[None] = self.loop.create_future()
         self._supervision = asyncio.create_task(self._supervise(opened))
-        await opened
+        self._supervision.add_done_callback(_unwatched)
+        await asyncio.wait({opened, self._supervision}, return_when=asyncio.FIRST_COMPLETED)
+        await (opened if opened.done() else self._supervision)
 
     async def close(self) -> None:
         if self._supervision is not None:
@@ -148,6 +150,12 @@ class Backend:
                     self.outages.lost()
                     log.error("The gateway is gone and is started again: %s", error)
                     return
+
+
+def _unwatched(supervision: asyncio.Task[None]) -> None:
+    """Supervision ends with the server only; where it fails, a gateway that dies stays dead, and that must be heard."""
+    if not supervision.cancelled() and (error := supervision.exception()) is not None:
+        log.error("The gateway is not supervised any more: %s: %s", type(error).__name__, error)
 
 
 def _say(line: str) -> None:
