@@ -144,6 +144,44 @@ def test_a_minted_call_id_names_its_turn_however_the_call_was_rewritten(rewrite)
     assert parents(play) == [None, turns(play)[0].id]
 
 
+@pytest.mark.parametrize(
+    "pieces",
+    [
+        [said("Let me look."), "ls", "pwd"],
+        ["ls", "pwd"],
+        [said("", reasoning="Hm."), said("Let me "), said("look."), "ls", "pwd"],
+        [said("Let me look."), "ls and pwd"],
+    ],
+    ids=["text and calls", "calls alone", "every block", "text beside both calls"],
+)
+@pytest.mark.parametrize("ids", ["ids kept", "ids lost"])
+def test_a_reply_sent_back_as_several_messages_in_a_row_is_one_reply(pieces: list[Message | str], ids: str) -> None:
+    play = player()
+    text = "" if pieces[0] == "ls" else "Let me look."
+    first = play.ask(*START, reply=said(text, bash("ls"), bash("pwd"), reasoning="Hm."))
+    shown = first if ids == "ids kept" else replace(first, tool_calls=(bash("ls"), bash("pwd")))
+    calls = dict(zip(["ls", "pwd"], shown.tool_calls, strict=True))
+    sent = [
+        piece if isinstance(piece, Message) else said("", *(calls[name] for name in piece.split(" and ")))
+        for piece in pieces
+    ]
+    results = [result(call, "x") for call in shown.tool_calls]
+    play.ask(*START, *sent, *results, reply=said("Done."))
+    root, second = turns(play)
+    assert (second.parent, second.delta) == (root.id, tuple(results))
+    play.check_prompts()
+
+
+def test_messages_in_a_row_that_are_two_replies_or_none_stay_apart() -> None:
+    play = player()
+    first = play.ask(*START, reply=said("Let me look."))
+    second = play.ask(*START, first, reply=said("", bash("ls")))
+    play.ask(*START, first, second, result(second.tool_calls[0], "x"), reply=said("Done."))
+    play.ask(*START, said("Of course."), said("Let me look."), user("go"), reply=said("Done."))
+    ids = [turn.id for turn in turns(play)]
+    assert parents(play) == [None, ids[0], ids[1], None]
+
+
 def test_calls_without_ids_are_found_by_name_and_parsed_arguments() -> None:
     play = player()
     first = play.ask(*START, reply=said("", ToolCall("", "pay", '{"sum": 20000.0, "to": "x"}')))

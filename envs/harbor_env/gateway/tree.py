@@ -117,9 +117,33 @@ class Tree:
         at = start + len(child.delta)
         if child.context != context or at >= len(messages) or messages[at].role != "assistant":
             return 0
-        if not self._is_reply(child, messages[at]) or not same_delta(child.delta, messages, start):
-            return 0
-        return at + 1
+        end = self._behind_reply(child, messages, at)
+        return end if end and same_delta(child.delta, messages, start) else 0
+
+    def _behind_reply(self, turn: Turn, messages: Sequence[Message], at: int) -> int:
+        """The position behind what `turn` replied, 0 where `messages[at]` does not begin it.
+
+        Some harnesses send a reply back as several messages in a row, one for each block it had.
+        """
+        end = at + 1 if self._is_reply(turn, messages[at]) else 0
+        if end and len(messages[at].tool_calls) >= len(turn.reply.tool_calls):
+            return end
+        said, calls = messages[at].content, list(messages[at].tool_calls)
+        for behind in range(at + 1, len(messages)):
+            if messages[behind].role != "assistant":
+                break
+            said += messages[behind].content
+            calls += messages[behind].tool_calls
+            whole = Message("assistant", said, tool_calls=tuple(calls))
+            if self._is_whole_reply(turn, whole):
+                return behind + 1
+        return end
+
+    def _is_whole_reply(self, turn: Turn, whole: Message) -> bool:
+        """Messages put together are what `turn` replied: every call of it, and its text unless that was left out."""
+        complete = len(whole.tool_calls) == len(turn.reply.tool_calls)
+        text = whole.content.strip()
+        return complete and text in ("", turn.reply.content.strip()) and self._is_reply(turn, whole)
 
     def _is_reply(self, turn: Turn, message: Message) -> bool:
         """The message is what `turn` replied: by minted call ids where any survived, else by what it says."""
