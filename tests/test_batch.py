@@ -88,6 +88,15 @@ def test_a_line_cut_by_a_crash_is_no_result(tmp_path: Path) -> None:
     assert list(read_results(tmp_path)) == ["r1"]
 
 
+@pytest.mark.parametrize("line", ['{"name": "r2", "of_another_version": 1}', "[1]", '{"name": "r2"}'])
+def test_a_result_of_another_version_is_refused_and_not_lost_with_the_next_run(tmp_path: Path, line: str) -> None:
+    append_result(tmp_path, RESULT)
+    with (tmp_path / "results.jsonl").open("a") as file:
+        file.write(f"{line}\n")
+    with pytest.raises(UsageError, match="line 2"):
+        read_results(tmp_path)
+
+
 def test_a_line_after_one_cut_by_a_crash_is_whole(tmp_path: Path) -> None:
     (tmp_path / "results.jsonl").write_text('{"name": "r2", "task"')
     append_result(tmp_path, RESULT)

@@ -16,6 +16,7 @@ from typing import Any
 import orjson
 
 from harbor_env.atif import AtifCheck
+from harbor_env.errors import UsageError
 from harbor_env.outcome import INFRASTRUCTURE, Reason
 from harbor_env.rollout import RolloutResult
 
@@ -37,22 +38,30 @@ def append_result(out: Path, result: RolloutResult) -> None:
 
 
 def read_results(out: Path) -> dict[str, RolloutResult]:
-    """The last result of every rollout by name; a line cut by a crash is skipped."""
+    """The last result of every rollout by name; a line cut by a crash is skipped.
+
+    UsageError: a line is whole and no result as this version writes them. Left out, it would be lost with the next run.
+    """
     path = out / RESULTS
     if not path.is_file():
         return {}
     found: dict[str, RolloutResult] = {}
-    for line in path.read_bytes().splitlines():
+    for number, line in enumerate(path.read_bytes().splitlines(), 1):
         try:
             result = result_from_json(orjson.loads(line))
-        except (orjson.JSONDecodeError, TypeError):
+        except orjson.JSONDecodeError:
             continue
+        except (TypeError, ValueError) as error:
+            raise UsageError(
+                f"{path}, line {number}, is no result as this version writes them ({error}): give another --out, or use"
+                " the version that wrote it."
+            ) from error
         found[result.name] = result
     return found
 
 
 def result_from_json(document: Mapping[str, Any]) -> RolloutResult:
-    """A result as `asdict` made it. TypeError: not such a document."""
+    """A result as `asdict` made it. TypeError or ValueError: not such a document."""
     values = dict(document)
     values["reason"] = Reason(**values["reason"]) if values.get("reason") else None
     values["atif"] = AtifCheck(**(values.get("atif") or {"status": "none"}))
