@@ -17,6 +17,7 @@ import pytest
 
 from harbor_env.errors import EngineError
 from harbor_env.gateway.types import Message, ToolCall
+from harbor_env.gateway_client import OpenSession
 from harbor_env.rollout import GatewayAddress, RolloutSpec, run_rollout
 from tests.serving import Served, serving
 from tests.tiny_harness import write_answer, write_task
@@ -77,6 +78,18 @@ async def test_the_reason_of_a_failure_that_quotes_the_command_holds_no_key(spec
     assert result.reason is not None
     assert "Command failed" in result.reason.sentence
     assert not KEY.search(result.reason.sentence.encode())
+
+
+async def test_what_nobody_foresaw_is_logged_without_the_key(
+    spec: RolloutSpec, caplog: pytest.LogCaptureFixture
+) -> None:
+    def fail(session: OpenSession) -> None:
+        raise ZeroDivisionError(f"{session.url} {session.key}")
+
+    result = await run_rollout(spec, opened=fail)
+    assert result.reason is not None
+    assert "ZeroDivisionError" in caplog.text
+    assert KEY.search((caplog.text + result.reason.sentence).encode()) is None
 
 
 async def test_the_budget_and_the_sampling_of_the_spec_are_the_session_s(spec: RolloutSpec, served: Served) -> None:

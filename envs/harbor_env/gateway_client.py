@@ -30,6 +30,11 @@ class OpenSession:
     url: str
     level: str
 
+    @property
+    def secrets(self) -> tuple[str, ...]:
+        """What opens it, and what Claude Code notes of the key it was given: the end, so that is a secret too."""
+        return self.key, self.id, self.key[-20:]
+
 
 class GatewayClient:
     """Use as an async context manager. `url` has no trailing slash; `admin_key` may be "" on loopback.

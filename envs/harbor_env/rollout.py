@@ -10,6 +10,7 @@ import asyncio
 import logging
 import shutil
 import time
+import traceback
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -23,7 +24,7 @@ from harbor_env.gateway_client import GatewayClient, OpenSession
 from harbor_env.harnesses import Harness, find
 from harbor_env.outcome import NOT_RUN, Kind, Outcome, Phase, Ran, Reason, judge, one_line
 from harbor_env.reward import select_reward
-from harbor_env.scrub import scrub_folder, scrub_text, tail
+from harbor_env.scrub import newest_tail, scrub_folder, scrub_text
 
 log = logging.getLogger(__name__)
 
@@ -139,8 +140,7 @@ class _Attempt:
 
     @property
     def secrets(self) -> tuple[str, ...]:
-        # Claude Code notes the end of the key it was given, so the end alone is a secret too.
-        return (self.session.key, self.session.id, self.session.key[-20:]) if self.session else ()
+        return self.session.secrets if self.session else ()
 
     def clean(self, text: str) -> str:
         """Text without the session's secrets: what failed often quotes its command and its URL."""
@@ -168,7 +168,7 @@ class _Attempt:
             findings=capture.findings,
             atif=self.atif,
             level=(self.session.level if self.session else "") or spec.gateway.level,
-            log_tail="" if outcome.ok else self.clean(_log_tail(self.logs / "agent")),
+            log_tail="" if outcome.ok else self.clean(newest_tail(self.logs / "agent")),
             trace=capture.trace,
             rows=capture.rows,
             session=self.public_session,
@@ -190,9 +190,9 @@ async def run_rollout(
         reason = attempt.reason(kind, str(error))
     except HarborEnvError as error:
         reason = attempt.reason("sandbox" if isinstance(error, SandboxError) else "task", str(error))
-    except Exception as error:  # a failed rollout is a value, whatever failed
+    except Exception as error:  # noqa: BLE001 - a failed rollout is a value, whatever failed
         if not limit.expired():
-            log.exception("rollout %s failed", spec.name)
+            log.error("rollout %s failed\n%s", spec.name, attempt.clean(traceback.format_exc()))
         reason = _overdue(attempt) if limit.expired() else _unforeseen(attempt, error)
     return attempt.result(Outcome(False, None, reason))
 
@@ -256,9 +256,3 @@ def _session_options(spec: RolloutSpec) -> dict[str, Any]:
 def _check_atif(attempt: _Attempt) -> AtifCheck:
     trajectory = read_json(attempt.logs / "agent" / "trajectory.json")
     return compare(trajectory, attempt.capture.calls, attempt.capture.turns)
-
-
-def _log_tail(folder: Path) -> str:
-    """The end of what the harness printed: the newest text file Harbor's adapter left at the top of its folder."""
-    files = sorted(folder.glob("*.txt"), key=lambda path: path.stat().st_mtime) if folder.is_dir() else []
-    return tail(files[-1]) if files else ""

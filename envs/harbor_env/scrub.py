@@ -25,6 +25,7 @@ def scrub_folder(folder: Path, secrets: Iterable[str]) -> int:
 
 
 def scrub_text(text: str, secrets: Iterable[str]) -> str:
+    """The text with stars in the place of every secret."""
     for secret in secrets:
         text = text.replace(secret, "*" * len(secret)) if secret else text
     return text
@@ -51,3 +52,9 @@ def tail(path: Path, lines: int = 40, limit: int = 4_000) -> str:
     with path.open("rb") as file:
         file.seek(max(0, path.stat().st_size - limit))
         return "\n".join(file.read().decode(errors="replace").splitlines()[-lines:])
+
+
+def newest_tail(folder: Path) -> str:
+    """The end of what a harness or verifier printed: the newest text file at the top of its folder, "" without one."""
+    files = sorted(folder.glob("*.txt"), key=lambda path: path.stat().st_mtime) if folder.is_dir() else []
+    return tail(files[-1]) if files else ""

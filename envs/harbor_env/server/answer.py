@@ -12,7 +12,7 @@ from typing import Any
 from harbor_env.outcome import Kind, Reason, one_line
 from harbor_env.packing import pack
 from harbor_env.rollout import RolloutResult, RolloutSpec
-from harbor_env.scrub import tail
+from harbor_env.scrub import newest_tail
 
 TRAJECTORY_LIMIT = 32 * 2**20
 """Bytes of a harness's own trace, before packing, that still travel with a result."""
@@ -29,8 +29,8 @@ def answer(result: RolloutResult, out: Path) -> dict[str, Any]:
             harness_trace = trajectory.read_bytes()
         else:
             flags.append("trajectory_too_large")
-    tails = {"agent": result.log_tail or _newest(out / "logs" / result.name / "agent")}
-    tails["verifier"] = _newest(out / "logs" / result.name / "verifier")
+    tails = {"agent": result.log_tail or newest_tail(out / "logs" / result.name / "agent")}
+    tails["verifier"] = newest_tail(out / "logs" / result.name / "verifier")
     for name in ("name", "log_tail", "rows", "session", "model", "tries", "earlier"):
         fields.pop(name)
     return {
@@ -47,8 +47,3 @@ def failed(spec: RolloutSpec, kind: Kind, sentence: str, seconds: float = 0.0) -
     """A rollout that came to nothing, as the value it is."""
     base = RolloutResult(spec.name, spec.task.name, spec.harness, spec.sandbox, ok=False, reward=None)
     return replace(base, reason=Reason(kind, one_line(sentence)), seconds={"total": round(seconds, 3)})
-
-
-def _newest(folder: Path) -> str:
-    files = sorted(folder.glob("*.txt"), key=lambda path: path.stat().st_mtime) if folder.is_dir() else []
-    return tail(files[-1]) if files else ""

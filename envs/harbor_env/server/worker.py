@@ -141,7 +141,7 @@ async def _rollout(run: Run, frames: Frames, doing: _Doing) -> dict[str, Any]:
         frames.write(At(phase, doing.session, doing.secrets))
 
     def opened(session: OpenSession) -> None:
-        doing.session, doing.secrets = session.id, (session.key, session.id, session.key[-20:])
+        doing.session, doing.secrets = session.id, session.secrets
         at("session")
 
     if run.bake and not spec.layers:
