@@ -17,7 +17,8 @@ from harbor_env.rollout import GatewayAddress, RolloutResult, RolloutSpec
 from harbor_env.server import remains
 from harbor_env.server.answer import answer
 from harbor_env.server.frames import Frames
-from harbor_env.server.worker import Cancel, blame
+from harbor_env.server.pool import Pool
+from harbor_env.server.worker import Cancel, Run, blame
 
 KEY = "sk-harbor-0123456789abcdef"
 
@@ -54,6 +55,18 @@ def test_a_rollout_s_files_are_removed_or_kept_beside_the_others(spec: RolloutSp
     remains.settle(spec, keep=True)
     kept = spec.out.parent / remains.KEPT / "r-1"
     assert sorted(path.name for path in kept.iterdir()) == ["logs", "trace.json"]
+    assert [path for path in spec.out.rglob("*") if path.is_file()] == []
+
+
+async def test_a_rollout_that_is_cancelled_before_a_worker_has_it_leaves_no_file(spec: RolloutSpec) -> None:
+    pool = Pool(spec.out.parent / "log", limit=1)
+    await pool.start()
+    running = asyncio.create_task(pool.run(Run(spec), lambda at: None, within=60.0))
+    await asyncio.sleep(0)
+    running.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await running
+    await pool.close()
     assert [path for path in spec.out.rglob("*") if path.is_file()] == []
 
 

@@ -152,7 +152,8 @@ class Pool:
 
     async def _cancel(self, order: Run, worker: Worker | None) -> str:
         """Ask the worker to end its rollout, then make it; says which it was."""
-        if worker is None:
+        if worker is None:  # but one that was ended as it took the order may have
+            await asyncio.to_thread(clear, order.spec)
             return "had not begun"
         worker.frames.write(Cancel())
         try:
@@ -220,6 +221,7 @@ class Pool:
             self._ask.close()
         ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         self._log.parent.mkdir(parents=True, exist_ok=True)
+        self._ask = ours  # at once: whoever is cancelled while the process starts leaves nothing open
         with theirs, self._log.open("ab") as log:
             command = f"import os; os.dup2({theirs.fileno()}, 3); from harbor_env.server.nursery import main; main()"
             self._nursery = await asyncio.create_subprocess_exec(
@@ -230,7 +232,6 @@ class Pool:
                 pass_fds=(theirs.fileno(),),
                 start_new_session=True,
             )
-        self._ask = ours
 
 
 async def _kill(worker: Worker) -> None:
