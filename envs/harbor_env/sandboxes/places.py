@@ -1,7 +1,8 @@
-"""Where the local sandbox keeps its files. Invariant: everything lies below one cache folder and one scratch folder.
+"""Where files are kept that outlive a run. Invariant: everything lies below one cache folder and one scratch folder.
 
-`OPENENV_HARBOR_CACHE` (default `$XDG_CACHE_HOME/openenv-harbor`) holds read-only layers. `OPENENV_HARBOR_SCRATCH`
-(default: a folder in the cache) holds what running sandboxes write; overlayfs must be able to write there.
+`OPENENV_HARBOR_CACHE` (default `$XDG_CACHE_HOME/openenv-harbor`) holds layers, datasets and models.
+`OPENENV_HARBOR_SCRATCH` (default: a folder in the cache) holds what running sandboxes write; overlayfs must be able to
+write there.
 """
 
 from __future__ import annotations
