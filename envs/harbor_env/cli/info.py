@@ -76,11 +76,7 @@ def _text(document: dict[str, Any]) -> str:
         baked = "baked" if facts["baked"] else "not baked"
         lines.append(f"  {name:<20} {facts['version']:<12} {', '.join(facts['dialects'])}; {baked}")
     lines.append("sandboxes")
-    unchecked = [name for name, lacks in document["sandboxes"].items() if lacks.startswith("not checked")]
-    lines += [
-        f"  {name:<20} {lacks or 'ready'}" for name, lacks in document["sandboxes"].items() if name not in unchecked
-    ]
-    lines += [f"  not checked: {', '.join(unchecked)}"] if unchecked else []
+    lines += [f"  {name:<20} {lacks or 'ready'}" for name, lacks in document["sandboxes"].items()]
     if "envs" in document:
         lines.append(f"episodes   {document['running']} running, {document['envs']} at most")
     return "\n".join(lines)
