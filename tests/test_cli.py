@@ -176,6 +176,16 @@ def test_the_command_that_goes_on_names_the_folder_and_no_secret(tmp_path: Path)
     assert again(["o", "rollout", "--out", "my runs"], tmp_path) == "o rollout --out 'my runs'"
 
 
+def test_a_task_cannot_have_the_keys_of_the_command_that_runs_it(tmp_path: Path) -> None:
+    task = write_task(tmp_path / "asks")
+    with (task / "task.toml").open("a") as file:
+        file.write('[verifier.env]\nTAKEN = "${OPENENV_LLM_API_KEY}"\n')
+    words = ("--harness", "tests.tiny_harness:TINY", "--llm-url", "http://127.0.0.1:9", "--llm-api-key", "hush")
+    done = command("rollout", "--dataset", str(task), *words, "--out", str(tmp_path / "out"))
+    assert (done.returncode, "OPENENV_LLM_API_KEY is not set" in done.stderr) == (2, True), done
+    assert "hush" not in done.stdout + done.stderr
+
+
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_an_interrupted_batch_ends_with_a_record_and_a_summary(number: signal.Signals, tmp_path: Path) -> None:
     out, task = tmp_path / "out", write_task(tmp_path / "write-42")

@@ -10,7 +10,8 @@ import pytest
 
 from harbor_env.cli.serve import serve
 from harbor_env.errors import UsageError
-from harbor_env.server.settings import KEYS, PREFIX, ServerConfig, forget_keys, from_environment
+from harbor_env.keys import KEYS, forget_keys
+from harbor_env.server.settings import PREFIX, ServerConfig, from_environment
 from harbor_env.serving_gateway import EngineFlags
 
 NAMES = {"llm_api_key": "OPENENV_LLM_API_KEY", "gateway": f"{PREFIX}GATEWAY_URL"}
@@ -68,10 +69,10 @@ def test_a_wrong_variable_is_named(name: str, value: str, sentence: str) -> None
 
 
 def test_keys_are_neither_shown_nor_inherited(monkeypatch: pytest.MonkeyPatch) -> None:
-    for name in KEYS:
+    for name in KEYS.values():
         monkeypatch.setenv(name, "hidden-key")
     config = from_environment(os.environ)
     assert {config.admin_key, config.engine.admin_key, config.engine.llm_api_key} == {"hidden-key"}
     assert "hidden-key" not in repr(config)
     forget_keys()
-    assert [name for name in KEYS if name in os.environ] == []
+    assert [name for name in KEYS.values() if name in os.environ] == []

@@ -10,8 +10,8 @@ import sys
 import typer
 
 from harbor_env.cli import bake, doctor, export, gateway, harnesses, info, push, rollout, serve
-from harbor_env.cli.hidden_keys import hide_keys
 from harbor_env.errors import HarborEnvError, TaskError, UsageError
+from harbor_env.keys import hide_keys
 
 app = typer.Typer(
     name="openenv-harbor",

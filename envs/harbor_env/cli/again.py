@@ -7,7 +7,7 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from harbor_env.cli.hidden_keys import without_keys
+from harbor_env.keys import without_keys
 
 
 def again(words: Sequence[str], out: Path, keys: Sequence[str] = ()) -> str:

@@ -82,6 +82,7 @@ def rollout(
     from harbor_env.cli.interrupting import INTERRUPTED
     from harbor_env.cli.order import Order
     from harbor_env.cli.run import default_out, run
+    from harbor_env.keys import forget_keys
     from harbor_env.serving_gateway import EngineFlags
 
     out = default_out(out)
@@ -118,6 +119,7 @@ def rollout(
         as_json=as_json,
         again=again(sys.argv, out, [name for name, key in keys.items() if key]),
     )
+    forget_keys()  # this very process runs harnesses and verifiers
     try:
         status = asyncio.run(run(order))
     except asyncio.CancelledError:

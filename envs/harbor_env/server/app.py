@@ -26,6 +26,7 @@ from openenv.core.env_server.types import ConcurrencyConfig
 from harbor_env import survey
 from harbor_env.errors import HarborEnvError, UsageError
 from harbor_env.exposing import Door, find_exposer
+from harbor_env.keys import forget_keys
 from harbor_env.models import HarborAction, HarborObservation, HarborState
 from harbor_env.server.backend import Backend
 from harbor_env.server.capture_proxy import CaptureProxy
@@ -33,7 +34,7 @@ from harbor_env.server.connections import CURRENT, Connections
 from harbor_env.server.environment import HarborEnvironment
 from harbor_env.server.guard import Guard
 from harbor_env.server.listening import SETTINGS, Server, beside, bind, url_of
-from harbor_env.server.settings import ServerConfig, forget_keys, from_environment
+from harbor_env.server.settings import ServerConfig, from_environment
 
 NAME = "harbor_env"
 

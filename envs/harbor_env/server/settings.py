@@ -14,8 +14,6 @@ from harbor_env.json_flags import json_object
 from harbor_env.serving_gateway import EngineFlags
 
 PREFIX = "OPENENV_HARBOR_"
-KEYS = (f"{PREFIX}ADMIN_KEY", f"{PREFIX}GATEWAY_ADMIN_KEY", "OPENENV_LLM_API_KEY")
-"""Variables that bring keys."""
 ROLLOUT_BYTES = 300 * 2**20
 """Memory one rollout takes beside the engine: its process and a harness in a local sandbox."""
 ROLLOUTS_PER_CORE = 32
@@ -104,15 +102,6 @@ class ServerConfig:
     def exposed(self) -> bool:
         """Whether the gateway can be reached from other machines."""
         return bool(self.expose or self.public_url) or not is_loopback(self.door[0])
-
-
-def forget_keys() -> None:
-    """Take this program's keys out of its environment once they are read.
-
-    Processes that run harnesses and verifiers inherit it, and a task's file may name any variable of theirs.
-    """
-    for name in KEYS:
-        os.environ.pop(name, None)
 
 
 def from_environment(variables: Mapping[str, str]) -> ServerConfig:

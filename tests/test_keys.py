@@ -7,7 +7,7 @@ import sys
 
 import pytest
 
-from harbor_env.cli.hidden_keys import without_keys
+from harbor_env.keys import without_keys
 
 
 @pytest.mark.parametrize(
@@ -25,7 +25,7 @@ def test_options_with_a_key_become_variables(words: list[str], kept: list[str], 
 
 def test_the_program_runs_on_without_its_key_among_its_words() -> None:
     show = "print(os.environ['OPENENV_HARBOR_ADMIN_KEY'], open('/proc/self/cmdline').read().split(chr(0))[-2:])"
-    program = f"import os; from harbor_env.cli.hidden_keys import hide_keys; hide_keys(); {show}"
+    program = f"import os; from harbor_env.keys import hide_keys; hide_keys(); {show}"
     command = [sys.executable, "-c", program, "serve", "--admin-key", "k-1"]
     done = subprocess.run(command, capture_output=True, text=True, check=True)
     assert done.stdout == "k-1 ['serve', '']\n"

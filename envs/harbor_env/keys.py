@@ -1,6 +1,7 @@
-"""Keys off the command line, where `ps` shows them to everybody: moved to the environment, and the program run anew.
+"""Keys of this program: off its command line, which `ps` shows to everybody, and out of what its children inherit.
 
-Invariant: a program that goes on past `hide_keys` has no key among its words.
+Invariant: a program that goes on past `hide_keys` has no key among its words; past `forget_keys`, none in its
+environment.
 """
 
 from __future__ import annotations
@@ -36,3 +37,12 @@ def hide_keys() -> None:
     words, moved = without_keys(sys.orig_argv[1:])
     if moved:
         os.execve(sys.executable, [sys.orig_argv[0], *words], {**os.environ, **moved})
+
+
+def forget_keys() -> None:
+    """Take this program's keys out of its environment once they are read.
+
+    What runs harnesses and verifiers inherits it, and a task's file may name any variable there is.
+    """
+    for name in KEYS.values():
+        os.environ.pop(name, None)
