@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from harbor_env.errors import SandboxError
+from harbor_env.errors import SandboxError, UsageError
 from harbor_env.models import HarborResult
 from harbor_env.rollout import GatewayAddress, RolloutResult, RolloutSpec
 from harbor_env.server import remains
@@ -35,7 +35,11 @@ def spec(tmp_path: Path) -> RolloutSpec:
 
 def test_the_sentence_of_a_failure_holds_no_secret() -> None:
     assert blame(OSError(f"no /logs/{KEY}"), [KEY]) == ("sandbox", f"OSError: no /logs/{'*' * len(KEY)}")
-    assert blame(SandboxError(f"{KEY} is refused"), [KEY, ""]) == ("task", f"{'*' * len(KEY)} is refused")
+    assert blame(UsageError(f"{KEY} is refused"), [KEY, ""]) == ("task", f"{'*' * len(KEY)} is refused")
+
+
+def test_a_harness_that_could_not_be_baked_may_be_tried_again() -> None:
+    assert blame(SandboxError("no network"), []) == ("sandbox", "no network")
 
 
 async def test_a_message_whose_reading_was_cancelled_midway_is_read_whole_afterwards() -> None:

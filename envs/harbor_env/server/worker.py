@@ -16,7 +16,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from harbor_env.errors import HarborEnvError
+from harbor_env.errors import HarborEnvError, SandboxError
 from harbor_env.gateway_client import OpenSession
 from harbor_env.harnesses import find
 from harbor_env.outcome import Kind
@@ -125,7 +125,8 @@ def blame(error: Exception, secrets: Iterable[str]) -> tuple[Kind, str]:
     """The kind and the sentence of a failure outside the rollout proper, without `secrets`."""
     ours = isinstance(error, HarborEnvError)
     text = str(error) if ours else f"{type(error).__name__}: {error}"
-    return "task" if ours else "sandbox", scrub_text(text, secrets)
+    mended_by_user = ours and not isinstance(error, SandboxError)
+    return "task" if mended_by_user else "sandbox", scrub_text(text, secrets)
 
 
 def _keys(spec: RolloutSpec) -> tuple[str, ...]:
