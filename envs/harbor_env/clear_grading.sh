@@ -13,6 +13,23 @@ find_parent() {
     done 2>/dev/null <"/proc/$1/status"
 }
 
+# One line a file among the tests: two numbers that are others once it was changed, and its path. None is opened that
+# may have no end, as a pipe and what a link leads to, or is too long to be read here.
+list_tests() {
+    long=16384 # blocks of 512 bytes
+    tell='for file; do echo "$(readlink "$file" | cksum) $file"; done'
+    {
+        find /tests -mindepth 1 -type f ! -size +$long -exec cksum {} +
+        find /tests -mindepth 1 -type f -size +$long -exec stat -c '%Z %s %n' {} +
+        find /tests -mindepth 1 ! -type d ! -type f -exec sh -c "$tell" sh {} +
+    } 2>/dev/null
+}
+
+# The beginning of a file; nothing of a pipe or a device.
+beginning() {
+    [ -f "$1" ] && timeout 2 head -c 200 "$1" 2>/dev/null
+}
+
 own=" 1 "
 parent=$$
 while [ "$parent" -gt 1 ]; do
@@ -61,8 +78,8 @@ take_bait() {
     printf '0.125' >"$rewards/reward.txt"
     sleep 0.3
     taken=
-    [ "$(cat "$rewards/reward.json" 2>/dev/null)" = '{"reward": 0.125}' ] && rm -f -- "$rewards/reward.json" || taken=1
-    [ "$(cat "$rewards/reward.txt" 2>/dev/null)" = 0.125 ] && rm -f -- "$rewards/reward.txt" || taken=1
+    [ "$(beginning "$rewards/reward.json")" = '{"reward": 0.125}' ] && rm -f -- "$rewards/reward.json" || taken=1
+    [ "$(beginning "$rewards/reward.txt")" = 0.125 ] && rm -f -- "$rewards/reward.txt" || taken=1
     rm -f -- "$rewards/test-stdout.txt"
     [ -n "$own_test" ] && rm -f -- /tests/test.sh
     [ -n "$taken" ]
@@ -71,7 +88,7 @@ take_bait() {
 tell_and_remove_rewards() {
     for file in "$rewards/reward.json" "$rewards/reward.txt"; do
         [ -e "$file" ] || [ -L "$file" ] || continue
-        printf 'reward\t%s: %s\n' "$file" "$(head -c 200 "$file" 2>/dev/null | tr '\n\t' '  ')"
+        printf 'reward\t%s: %s\n' "$file" "$(beginning "$file" | tr '\n\t' '  ')"
         rm -rf -- "$file"
     done
 }
@@ -90,7 +107,7 @@ clear_grading() {
     find "$rewards" -mindepth 1 ! -type d ! -path "$rewards/reward.*" 2>/dev/null | head -n 100 | sed 's/^/file	/'
     find "$rewards" -mindepth 1 -delete 2>/dev/null
     if [ -e /tests ]; then
-        find /tests -mindepth 1 ! -type d -exec cksum {} + 2>/dev/null | head -n 1000 | sed 's/^/test	/'
+        list_tests | head -n 1000 | sed 's/^/test	/'
         [ "$1" = keep ] || find /tests -mindepth 1 -delete 2>/dev/null
     fi
     # A process that rewrites rewards is one of those that are left: none of them is to be trusted then.

@@ -43,7 +43,7 @@ def read_planted(listing: str, before: Sequence[str]) -> tuple[Planted, list[str
     """What `clear_grading.sh` printed, given the tests' listing before the agent ran; and paths still to be removed.
 
     Lines are KIND, a tab, and what: `reward`, `process` and `link` were the agent's; `file` is in the verifier's
-    folder, `test` a line of cksum in the tests' folder.
+    folder, `test` a line of the tests' listing.
     """
     known, rewards, files, gone = set(before), [], [], []
     for line in listing.splitlines():

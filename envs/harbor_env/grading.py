@@ -26,7 +26,7 @@ from harbor_env.forgery import Planted, read_planted, read_seal, rewritten
 VERIFIER = "harbor_env.grading:GuardedVerifier"
 _SCRIPT = (Path(__file__).parent / "clear_grading.sh").read_text(encoding="utf-8")
 _TESTS_BEFORE, _RUNNING_BEFORE, _PLANTED = "tests-before.txt", "running-before.txt", "planted.jsonl"
-_LISTED = "echo $(ls /proc | grep -E '^[0-9]+$'); find /tests -mindepth 1 ! -type d -exec cksum {} + 2>/dev/null; true"
+_LISTED = f"{_SCRIPT}\necho $(ls /proc | grep -E '^[0-9]+$'); list_tests; true"
 
 
 class RewardRewrittenError(Exception):
