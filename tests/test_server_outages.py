@@ -15,6 +15,7 @@ from harbor_env.server.outages import Outages
 from harbor_env.server.settings import ServerConfig
 from harbor_env.serving_gateway import EngineFlags
 from tests.env_serving import ACTION, Environments, environments, until
+from tests.serving import serving
 from tests.tiny_harness import write_answer, write_task
 
 WRITES = Message("assistant", "Writing.", tool_calls=(ToolCall("", "bash", write_answer()),))
@@ -81,3 +82,28 @@ async def test_a_failure_nobody_foresaw_ends_the_start_and_is_not_waited_for(tmp
                 await backend.start()
     finally:
         await backend.close()
+
+
+class Tripping(Outages):
+    """Fails as nobody foresaw, once the gateway has been heard for the second time."""
+
+    beats = 0
+
+    def heard(self, now: float) -> None:
+        self.beats += 1
+        if self.beats > 1:
+            raise ZeroDivisionError("unforeseen")
+
+
+async def test_a_gateway_that_is_not_supervised_any_more_is_handed_to_nobody(tmp_path: Path) -> None:
+    async with serving(tmp_path / "gateway", admin_key="k") as gateway:
+        backend = Backend(ServerConfig(engine=EngineFlags(gateway=gateway.url, admin_key="k"), data=tmp_path / "data"))
+        backend.outages = Tripping()
+        try:
+            await backend.start()
+            assert backend.address is not None
+            async with asyncio.timeout(30):
+                await until(lambda: backend.address is None)
+            assert await backend.engine_facts() == {"ready": False}
+        finally:
+            await backend.close()

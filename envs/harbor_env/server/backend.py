@@ -124,10 +124,14 @@ class Backend:
                 async with serving_gateway(engine, data, _say, workers=workers, after=before) as address:
                     self._address = before = replace(address, patience=BACK_WITHIN)
                     self._serving.set()
-                    self.outages.heard(time.monotonic())
-                    if not opened.done():
-                        opened.set_result(None)
-                    await self._until_down(address)
+                    try:
+                        self.outages.heard(time.monotonic())
+                        if not opened.done():
+                            opened.set_result(None)
+                        await self._until_down(address)
+                    finally:
+                        self._serving.clear()
+                        self._address = None
             except (HarborEnvError, OSError) as error:
                 if not opened.done():
                     opened.set_exception(error)
@@ -135,8 +139,6 @@ class Backend:
                 log.error("The gateway could not be started: %s", error)
                 before = None  # its port may have been taken
                 await asyncio.sleep(LOOK_EVERY)
-            self._serving.clear()
-            self._address = None
 
     async def _until_down(self, address: GatewayAddress) -> None:
         async with GatewayClient(address.url) as client:
