@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 from pathlib import Path
 from typing import Any
 
 import pytest
+from starlette.responses import PlainTextResponse
 
 from harbor_env.errors import TaskError
+from harbor_env.server.listening import beside, bind, url_of
 from harbor_env.tasks import load_dataset
 from tests.test_dataset_git import cache, commit, git  # noqa: F401 - a fixture
 from tests.test_tasks import make_task
@@ -85,3 +88,17 @@ def test_a_registry_cannot_give_git_anything_but_a_place_and_a_commit(registry: 
 def test_a_name_that_would_leave_the_cache_is_refused(registry: Path, name: str) -> None:
     with pytest.raises(TaskError, match="is no name in Harbor's registry"):
         load_dataset(name)
+
+
+async def test_a_registry_from_elsewhere_is_given_no_folder_of_this_machine(
+    registry: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    private = make_task(tmp_path / "private" / "mine")
+    local = [{"name": "mine", "path": str(private)}]
+    body = json.dumps([dataset("absolute", "1", local), dataset("beside", "1", [{"name": "x", "path": "x"}])])
+    with bind("127.0.0.1", 0) as bound:
+        async with beside(PlainTextResponse(body, media_type="application/json"), bound):
+            monkeypatch.setenv("OPENENV_HARBOR_REGISTRY", f"{url_of(bound)}/registry.json")
+            for name in ("absolute@1", "beside@1"):
+                with pytest.raises(TaskError, match="only a registry in a file here may name folders here"):
+                    await asyncio.to_thread(load_dataset, name)

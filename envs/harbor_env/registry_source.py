@@ -1,6 +1,7 @@
 """Datasets of Harbor's registry, by name and version, through Harbor's own client.
 
-Invariant: a version once fetched whole is read from the cache; what a registry says reaches git only as a checked URL.
+Invariant: a version once fetched whole is read from the cache; what a registry says reaches git only as a checked URL,
+and a folder of this machine only from a registry that is a file on it.
 """
 
 from __future__ import annotations
@@ -64,6 +65,10 @@ async def _download(name: str, where: str, folder: Path) -> str:
     for task in metadata.task_ids:
         if isinstance(task, GitTaskId):
             _check_git(task)
+        elif isinstance(task, LocalTaskId) and (not where or "://" in where):
+            raise TaskError(
+                f"{name!r} has a task at {task.path}: only a registry in a file here may name folders here."
+            )
     remote = [task for task in metadata.task_ids if not isinstance(task, LocalTaskId)]
     try:
         if remote:
