@@ -6,6 +6,7 @@ look tells all there is to mend.
 
 from __future__ import annotations
 
+import math
 import re
 import tomllib
 from collections.abc import Iterator, Mapping, Sequence
@@ -90,6 +91,8 @@ def load_task(path: Path, name: str = "", *, within: Path | None = None) -> Task
 def _read_config(path: Path, name: str) -> dict[str, Any] | Problem:
     try:
         return tomllib.loads((path / "task.toml").read_text(encoding="utf-8"))
+    except RecursionError:
+        return Problem(name, "task.toml", "is nested too deep", "mend it: a task needs a few levels")
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
         return Problem(name, "task.toml", f"cannot be read ({error})", "mend it: it is TOML in UTF-8")
 
@@ -147,11 +150,14 @@ def _read(path: Path, name: str, config: Mapping[str, Any], steps: Sequence[str]
         return Problem(name, "instruction.md", "is empty", _WHAT_FOR["instruction.md"])
     try:
         return _task(path, name, instruction, config)
-    except (TypeError, ValueError, AttributeError) as error:
+    except (TypeError, ValueError, AttributeError, OverflowError) as error:
         return Problem(name, "task.toml", f"holds something else than expected ({error})", "mend that value")
 
 
 def _task(path: Path, name: str, instruction: str, config: Mapping[str, Any]) -> Task:
+    for step in _steps(config):
+        if step in (".", "..") or "/" in step:
+            raise ValueError(f"step {step!r} names no folder below steps/")
     metadata, verifier = _table(config, "metadata"), _table(config, "verifier")
     keywords = [*_table(config, "task").get("keywords", []), *metadata.get("tags", [])]
     level = metadata.get("level", _LEVELS.get(str(metadata.get("difficulty", "")).lower()))
@@ -185,5 +191,10 @@ def _table(config: Mapping[str, Any], name: str) -> dict[str, Any]:
 
 
 def _seconds(table: Mapping[str, Any]) -> float | None:
-    seconds = table.get("timeout_sec")
-    return None if seconds is None else float(seconds)
+    given = table.get("timeout_sec")
+    if given is None:
+        return None
+    seconds = float(given)
+    if isinstance(given, bool) or not 0 < seconds < math.inf:
+        raise ValueError(f"timeout_sec is {given}, not a number of seconds above 0")
+    return seconds
