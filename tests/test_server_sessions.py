@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import threading
 from collections.abc import AsyncIterator, Callable
 from dataclasses import dataclass
@@ -13,6 +14,7 @@ import pytest_asyncio
 from openenv.core.harness import ResourceSession, ResourceSessionFactory, TrainableSession
 from openenv.core.harness.capture.upstream import training_sampling
 from openenv.core.harness.capture.validate import validate_training_turn
+from websockets.asyncio.server import ServerConnection, serve
 
 from harbor_env.errors import EngineError
 from harbor_env.gateway.types import Message, ToolCall
@@ -188,6 +190,25 @@ async def test_a_session_that_cannot_be_had_raises(served: Environments) -> None
         await asyncio.to_thread(factory.create, None)
     with pytest.raises(RuntimeError, match="no split"):
         await asyncio.to_thread(_factory(served).create, {"split": "nowhere"})
+
+
+async def test_a_result_in_a_form_this_version_does_not_know_is_a_failure_and_nothing_raised() -> None:
+    newer = {"reset": {"instruction": "go"}, "step": {"result": {"ok": "partly", "shards": 3}}}
+
+    async def answer(connection: ServerConnection) -> None:
+        async for frame in connection:
+            asked = json.loads(frame)["type"]
+            observation = {"observation": newer.get(asked, {}), "done": asked == "step"}
+            await connection.send(json.dumps({"type": "observation", "data": observation}))
+
+    def ended(session: HarborSession) -> None:
+        assert _ended(session) == (1, None)
+        assert session.fetch_training_trace().turns == []
+        assert "its server is of another" in session.verify([]).metrics["reason"]["sentence"]
+
+    async with serve(answer, "127.0.0.1", 0) as server:
+        port = server.sockets[0].getsockname()[1]
+        await asyncio.to_thread(_drive, HarborSessionFactory(f"http://127.0.0.1:{port}", harness=TINY), ended)
 
 
 async def test_sampling_that_truncates_is_refused() -> None:

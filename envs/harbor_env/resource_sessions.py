@@ -26,11 +26,12 @@ from openenv.core.harness import (
     TrainingTrace,
     VerifyResult,
 )
+from pydantic import ValidationError
 
 from harbor_env.client import HarborEnv
 from harbor_env.models import FailureReason, HarborAction, HarborObservation, HarborResult
 from harbor_env.models import Sampling as PinnedSampling
-from harbor_env.outcome import INFRASTRUCTURE
+from harbor_env.outcome import INFRASTRUCTURE, one_line
 from harbor_env.spread import Ask, Opened, Spread
 
 NEUTRAL = {"min_p": 0.0, "frequency_penalty": 0.0, "presence_penalty": 0.0, "repetition_penalty": 1.0}
@@ -186,6 +187,9 @@ class HarborSessionFactory(ResourceSessionFactory[HarborSession]):  # type: igno
             return _result(step.observation, opened, action)
         except (RuntimeError, ConnectionError, OSError) as error:
             return _unheard(opened, action, str(error))
+        except ValidationError as error:
+            said = "answers in a form this version does not know; its server is of another"
+            return _unheard(opened, action, f"{opened.url} {said}: {one_line(str(error))}")
         finally:
             await self._spread.close(opened)
 
