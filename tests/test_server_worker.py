@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 import pickle
+import signal
 import socket
 from dataclasses import replace
 from pathlib import Path
@@ -17,8 +18,8 @@ from harbor_env.rollout import GatewayAddress, RolloutResult, RolloutSpec
 from harbor_env.server import remains
 from harbor_env.server.answer import answer
 from harbor_env.server.frames import Frames
-from harbor_env.server.pool import Pool
-from harbor_env.server.worker import Cancel, Run, blame
+from harbor_env.server.pool import Pool, Worker
+from harbor_env.server.worker import Cancel, Ended, Run, blame, serve
 
 KEY = "sk-harbor-0123456789abcdef"
 
@@ -108,3 +109,33 @@ def test_all_that_a_rollout_left_to_be_read_is_in_its_result(tmp_path: Path) -> 
     assert (told.harness_trace(), told.compact_trace()) == ({"steps": [1]}, {"turns": []})
     assert (told.findings, told.seconds) == ({"forked": 1}, {"agent": 2.5})
     assert (told.counts, told.flags) == ({"turns": 1}, ["budget"])
+
+
+async def test_a_result_is_told_although_its_rollout_s_files_cannot_be_put_away(spec: RolloutSpec) -> None:
+    (spec.out.parent / remains.KEPT).write_text("a file where the folder of kept rollouts should be")
+    ours, theirs = socket.socketpair()
+    serving, frames = asyncio.create_task(serve(theirs)), await Frames.over(ours)
+    frames.write(Run(spec, bake=False, keep=True))
+    async with asyncio.timeout(30):
+        while not isinstance(message := await frames.read(), Ended):
+            pass
+    assert message.result["id"] == "r-1"
+    await frames.close()
+    await serving
+
+
+async def test_a_worker_is_killed_but_never_a_process_that_has_the_id_of_one_that_ended() -> None:
+    for ended in (True, False):
+        ours, theirs = socket.socketpair()
+        worker = Worker(await Frames.over(ours))
+        stranger = await asyncio.create_subprocess_exec("sleep", "60")
+        with theirs:
+            worker.pid = stranger.pid
+            if ended:
+                theirs.close()
+                with pytest.raises(EOFError):
+                    await worker.frames.read()
+            await worker.kill()
+            if ended:
+                stranger.terminate()
+            assert await stranger.wait() == (-signal.SIGTERM if ended else -signal.SIGKILL)

@@ -47,6 +47,16 @@ class Worker:
     rollouts: int = 0
     secrets: tuple[str, ...] = ()
 
+    async def kill(self) -> None:
+        """End the process; its sandbox's keeper sees that and takes the sandbox down.
+
+        One that closed its socket has ended, and its id may be another process's by now: that is left alone.
+        """
+        if not self.frames.gone:
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(self.pid, signal.SIGKILL)
+        await self.frames.close()
+
 
 class Pool:
     """At most `limit` rollouts at a time, each in a process of its own; `idle` processes wait for the next.
@@ -131,7 +141,7 @@ class Pool:
                 if worker.rollouts == 1:
                     raise
             except BaseException:
-                await _kill(worker)
+                await worker.kill()
                 raise
 
     async def _follow(self, worker: Worker, watch: Watch, deadline: float) -> Ended:
@@ -161,7 +171,7 @@ class Pool:
                 while not isinstance(await worker.frames.read(), Ended):
                     pass
         except (TimeoutError, EOFError):
-            await _kill(worker)
+            await worker.kill()
             await asyncio.to_thread(clear, order.spec)
             return "had to be killed"
         self._give_back(worker)
@@ -232,13 +242,6 @@ class Pool:
                 pass_fds=(theirs.fileno(),),
                 start_new_session=True,
             )
-
-
-async def _kill(worker: Worker) -> None:
-    """End the process; its sandbox's keeper sees that and takes the sandbox down."""
-    with contextlib.suppress(ProcessLookupError):
-        os.kill(worker.pid, signal.SIGKILL)
-    await worker.frames.close()
 
 
 async def _without_result(order: Run, worker: Worker | None, sentence: str, began: float) -> dict[str, Any]:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import logging
 import os
 import signal
 import socket
@@ -25,6 +26,8 @@ from harbor_env.scrub import scrub_text
 from harbor_env.server.answer import answer, failed
 from harbor_env.server.frames import Frames
 from harbor_env.server.remains import settle
+
+log = logging.getLogger(__name__)
 
 BEAT = 5.0
 """Seconds between signs of life while a rollout runs."""
@@ -80,11 +83,12 @@ class _Doing:
 def main(end: socket.socket) -> None:
     """Serve rollouts over `end` until it is closed; then this process ends at once."""
     with contextlib.suppress(KeyboardInterrupt):
-        asyncio.run(_serve(end))
+        asyncio.run(serve(end))
     os._exit(0)
 
 
-async def _serve(end: socket.socket) -> None:
+async def serve(end: socket.socket) -> None:
+    """Run what is ordered over `end`, one rollout at a time; returns once it is closed and nothing runs."""
     frames = await Frames.over(end)
     frames.write(Alive(os.getpid()))
     asyncio.get_running_loop().add_signal_handler(signal.SIGINT, lambda: None)
@@ -102,6 +106,8 @@ async def _serve(end: socket.socket) -> None:
         if running is not None:
             running.cancel()
             await asyncio.wait({running})
+    finally:
+        await frames.close()
 
 
 async def _work(run: Run, frames: Frames, doing: _Doing) -> None:
@@ -117,8 +123,18 @@ async def _work(run: Run, frames: Frames, doing: _Doing) -> None:
         result = answer(failed(run.spec, kind, sentence, time.monotonic() - began), run.spec.out)
     finally:
         beating.cancel()
-        await asyncio.to_thread(settle, run.spec, run.keep)
+    await _put_away(run)
     frames.write(Ended(result))
+
+
+async def _put_away(run: Run) -> None:
+    """Keep or remove the rollout's files. Neither a full disk nor a cancellation meanwhile costs its result."""
+    settling = asyncio.ensure_future(asyncio.to_thread(settle, run.spec, run.keep))
+    while not settling.done():
+        with contextlib.suppress(asyncio.CancelledError):  # the rollout has ended: nothing is left to cancel
+            await asyncio.wait({settling})
+    if (error := settling.exception()) is not None:
+        log.error("The files of rollout %s could not be put away: %s", run.spec.name, error)
 
 
 def blame(error: Exception, secrets: Iterable[str]) -> tuple[Kind, str]:
