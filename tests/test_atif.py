@@ -86,3 +86,10 @@ def test_a_harness_s_own_count_is_its_steps_calls_and_its_subagents() -> None:
     assert count_tool_calls(steps) == 2
     assert count_tool_calls({**steps, "subagent_trajectories": [trajectory(step(("c", "bash")))]}) == 3
     assert count_tool_calls(None) is None
+
+
+def test_a_turn_s_parallel_calls_may_be_a_step_each_and_a_step_nothing_sampled_is_still_one_too_many() -> None:
+    together = tuple(CapturedCall(id, "bash", turn="t1") for id in ("call_1", "call_2"))
+    steps = [step(("call_1", "bash")), step(("call_2", "bash")), step()]
+    assert compare(trajectory(*steps), together, 2).status == "match"
+    assert compare(trajectory(*steps, step()), together, 2).detail == "3 agent steps, 2 turns captured"

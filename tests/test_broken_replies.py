@@ -97,6 +97,6 @@ def test_the_turn_after_a_broken_reply_is_one_conversation_with_what_follows_it(
 
 
 def test_the_calls_of_a_discarded_reply_are_not_expected_of_the_harness() -> None:
-    turn = {"reply": {"tool_calls": [{"id": "a", "function": {"name": "bash"}}]}, "findings": []}
+    turn = {"id": "t1", "reply": {"tool_calls": [{"id": "a", "function": {"name": "bash"}}]}, "findings": []}
     lost = {**turn, "findings": [{"code": "discarded", "detail": ""}]}
     assert [call.discarded for call in captured_calls({"turns": [lost, turn]})] == [True, False]

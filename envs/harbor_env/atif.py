@@ -27,12 +27,14 @@ NO_ATIF = AtifCheck("none")
 class CapturedCall:
     """A tool call a turn sampled; `id` is the one minted for the wire, "" where the dialect carries none.
 
-    The harness may have `discarded` the reply it stood in: then its trajectory need not have it.
+    The harness may have `discarded` the reply it stood in: then its trajectory need not have it. `turn` is that
+    reply's, "" where it is not known.
     """
 
     id: str
     name: str
     discarded: bool = False
+    turn: str = ""
 
 
 def compare(trajectory: Mapping[str, Any] | None, captured: Sequence[CapturedCall], turns: int) -> AtifCheck:
@@ -45,10 +47,19 @@ def compare(trajectory: Mapping[str, Any] | None, captured: Sequence[CapturedCal
         return NO_ATIF
     steps = list(_agent_steps(trajectory))
     calls = [call for step in steps for call in step.get("tool_calls") or ()]
-    problems = [] if len(steps) <= turns else [f"{len(steps)} agent steps, {turns} turns captured"]
+    asked = _model_calls(steps, captured)
+    problems = [] if asked <= turns else [f"{asked} agent steps, {turns} turns captured"]
     if calls and captured:
         problems += _call_problems(calls, captured)
     return AtifCheck("differ", "; ".join(problems)) if problems else AtifCheck("match")
+
+
+def _model_calls(steps: Sequence[Mapping[str, Any]], captured: Sequence[CapturedCall]) -> int:
+    """How many turns the steps stand for: a harness may give each of a turn's parallel calls a step of its own."""
+    turn_of = {call.id: call.turn for call in captured if call.id and call.turn}
+    named = [{turn_of.get(str(call.get("tool_call_id"))) for call in step.get("tool_calls") or ()} for step in steps]
+    turns = {turn for each in named for turn in each if turn}
+    return len(turns) + sum(not any(each) for each in named)
 
 
 def count_tool_calls(trajectory: Mapping[str, Any] | None) -> int | None:
