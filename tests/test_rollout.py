@@ -134,6 +134,7 @@ async def test_an_engine_that_fails_all_along_is_an_engine_failure(spec: Rollout
     result = await run_rollout(spec)
     assert result.reason is not None
     assert (result.ok, result.reward, result.reason.kind) == (False, None, "engine"), result.reason
+    assert result.reason.sentence == "No model call succeeded: engine_down: gone"
     assert "HTTP Error 503" in result.log_tail
 
 

@@ -16,6 +16,7 @@ import orjson
 from harbor_env.atif import CapturedCall
 from harbor_env.gateway.export.session_export import DISCARDED
 from harbor_env.gateway_client import GatewayClient, OpenSession
+from harbor_env.outcome import ENGINE_CODES
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,7 +24,7 @@ class Capture:
     """Counts of a session, its findings by code, the tool calls its turns sampled, and where its trace and rows lie.
 
     `counts`: calls, turns, roots, leaves, rows, sampled and trainable tokens, and tool calls but those of discarded
-    replies. Files are named relative to the batch.
+    replies. Files are named relative to the batch. `engine_said` is how the engine put its last failure.
     """
 
     counts: Mapping[str, int] = field(default_factory=dict)
@@ -31,6 +32,7 @@ class Capture:
     calls: tuple[CapturedCall, ...] = ()
     trace: str = ""
     rows: str = ""
+    engine_said: str = ""
 
     @property
     def turns(self) -> int:
@@ -43,23 +45,32 @@ async def fetch_capture(client: GatewayClient, session: OpenSession, out: Path, 
     flat = {key: value for key, value in counts.items() if isinstance(value, int)}
     flat |= {f"{key}_tokens": value for key, value in (counts.get("tokens") or {}).items()}
     capture = Capture(flat, counts.get("findings") or {})
-    if not capture.turns:
+    if not capture.turns and not capture.findings:
         return capture
     anonymous = _Anonymous(session, name)
     trace = anonymous.clean(await client.export(session.id, "trace"))
+    told = orjson.loads(trace)
+    said = _engine_said(told)
+    if not capture.turns:
+        return Capture(flat, capture.findings, engine_said=said)
     rows = anonymous.clean(await client.export(session.id, "rows"))
     files = (f"traces/{name}.trace.json", f"traces/{name}.rows.jsonl")
     for file, content in zip(files, (trace, rows), strict=True):
         write_whole(out / file, content)
-    calls = captured_calls(orjson.loads(trace))
+    calls = captured_calls(told)
     flat["tool_calls"] = sum(not call.discarded for call in calls)
-    return Capture(flat, capture.findings, calls, *files)
+    return Capture(flat, capture.findings, calls, *files, engine_said=said)
+
+
+def _engine_said(trace: Mapping[str, Any]) -> str:
+    said = [finding["detail"] for finding in trace["findings"] if finding["code"] in ENGINE_CODES]
+    return said[-1] if said else ""
 
 
 def captured_calls(trace: Mapping[str, Any]) -> tuple[CapturedCall, ...]:
     """Every tool call the turns of a compact trace sampled, in its order."""
     return tuple(
-        CapturedCall(call["id"], call["function"]["name"], discarded=_discarded(turn))
+        CapturedCall(call["id"], call["function"]["name"], discarded=_discarded(turn), turn=turn["id"])
         for turn in trace.get("turns", ())
         for call in turn["reply"].get("tool_calls", ())
     )

@@ -72,9 +72,12 @@ class Outcome:
     flags: tuple[str, ...] = ()
 
 
-def judge(ran: Ran, selected: Selected, turns: int, findings: Mapping[str, int]) -> Outcome:
-    """Score or reason. A harness that timed out or exited badly after real turns keeps the reward its work earned."""
-    engine_failures = [code for code in ENGINE_CODES if findings.get(code)]
+def judge(ran: Ran, selected: Selected, turns: int, findings: Mapping[str, int], engine_said: str = "") -> Outcome:
+    """Score or reason. A harness that timed out or exited badly after real turns keeps the reward its work earned.
+
+    `engine_said` is how the engine put its last failure.
+    """
+    engine_failures = _engine_failures(findings, engine_said)
     if ran.phase in ("sandbox", "verifier") and lacks_capacity(ran.error_type, ran.error * (ran.phase == "sandbox")):
         return _failed("sandbox", "The backend has no room for a sandbox just now", ran.error, retryable=True)
     if ran.phase in ("none", "sandbox", "setup"):
@@ -82,11 +85,11 @@ def judge(ran: Ran, selected: Selected, turns: int, findings: Mapping[str, int])
     if ran.error_type in SANDBOX_ERRORS:
         return _failed("sandbox", "The sandbox failed", ran.error)
     if turns == 0 and engine_failures:
-        return _failed("engine", "No model call succeeded", ", ".join(engine_failures))
+        return _failed("engine", "No model call succeeded", engine_failures)
     if turns == 0:
         return _failed("capture", "The harness made no model call through the gateway", ran.error)
     if ran.error_type and not ran.timed_out and engine_failures:
-        return _failed("engine", "The harness gave up after the engine failed", ", ".join(engine_failures))
+        return _failed("engine", "The harness gave up after the engine failed", engine_failures)
     if selected.value is not None:
         return Outcome(True, selected.value, flags=tuple(_flags(ran, findings)))
     if ran.timed_out:
@@ -94,6 +97,11 @@ def judge(ran: Ran, selected: Selected, turns: int, findings: Mapping[str, int])
     if ran.error_type:
         return _failed(*PHASES[ran.phase], ran.error)
     return _failed("verifier", selected.problem)
+
+
+def _engine_failures(findings: Mapping[str, int], said: str) -> str:
+    codes = ", ".join(code for code in ENGINE_CODES if findings.get(code))
+    return f"{codes}: {said}" if codes and said else codes
 
 
 def _flags(ran: Ran, findings: Mapping[str, int]) -> Iterator[str]:

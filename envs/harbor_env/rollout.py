@@ -224,7 +224,8 @@ async def _run(attempt: _Attempt, progress: Progress, opened: Opened) -> Rollout
         attempt.capture = await fetch_capture(client, attempt.session, spec.out, spec.name)
     attempt.atif = _check_atif(attempt)
     selected = select_reward(attempt.rewards, spec.reward_key)
-    return attempt.result(judge(attempt.ran, selected, attempt.capture.turns, attempt.capture.findings))
+    capture = attempt.capture
+    return attempt.result(judge(attempt.ran, selected, capture.turns, capture.findings, capture.engine_said))
 
 
 async def _run_trial(attempt: _Attempt, harness: Harness, session: OpenSession, progress: Progress) -> None:

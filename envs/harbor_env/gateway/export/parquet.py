@@ -17,11 +17,12 @@ from harbor_env.gateway.export.session_export import SessionExport
 
 def write_parquet(sessions: Iterable[SessionExport], path: Path) -> int:
     """Write the rows of `sessions` to `path`; returns how many rows. Needs `datasets`. ValueError: there are none."""
-    from datasets import Dataset  # heavy, and only the command line comes here
+    from datasets import Dataset, disable_progress_bars  # heavy, and only the command line comes here
 
     records = list(_records(sessions))
     if not records:
         raise ValueError("there is no row to write")
+    disable_progress_bars()  # they would stand before the one line that the command prints
     Dataset.from_list(records).to_parquet(str(path))
     return len(records)
 
