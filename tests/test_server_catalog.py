@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -85,3 +86,15 @@ def test_a_split_that_tasks_declare_is_one_of_the_catalog_s(folder: Path) -> Non
         "test": ["c"],
         "all": ["test/c", "train/a", "train/b"],
     }
+
+
+@pytest.mark.parametrize("task", [{"a": 1}, ["a"], 1.5, True])
+def test_a_task_that_is_neither_a_name_nor_a_number_is_refused_and_said(folder: Path, task: Any) -> None:
+    with pytest.raises(TaskError, match="task: expected a name or an index, not"):
+        Catalog([str(folder)]).choose("train", task)
+
+
+@pytest.mark.parametrize("seed", ["x", 1.5, [1], True])
+def test_a_seed_that_is_no_whole_number_is_refused_and_said(folder: Path, seed: Any) -> None:
+    with pytest.raises(TaskError, match="seed: expected a whole number, not"):
+        Catalog([str(folder)]).choose("train", seed=seed)

@@ -18,6 +18,7 @@ from harbor_env.tasks import ALL, Dataset, Task, load_dataset
 TYPES = {"train": "train", "validation": "validation", "valid": "validation", "dev": "validation", "test": "test"}
 HELD_OUT = "heldout"
 _PLAIN = re.compile(r"\w[\w.-]*")
+_SHOWN = 100
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,6 +71,10 @@ class Catalog:
         Raises TaskError.
         """
         tasks = self.split(split)
+        if task is not None and not isinstance(task, str) and type(task) is not int:
+            raise TaskError(f"task: expected a name or an index, not {str(task)[:_SHOWN]}.")
+        if seed is not None and type(seed) is not int:
+            raise TaskError(f"seed: expected a whole number, not {str(seed)[:_SHOWN]}.")
         if isinstance(task, str):
             wanted = tasks.find(task)
             index = next(index for index, found in enumerate(tasks) if found is wanted)
