@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import os
 import random
-import time
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import replace
@@ -18,10 +17,10 @@ from harbor_env.batch_folder import agree, claimed
 from harbor_env.cli.interrupting import interruptible
 from harbor_env.cli.order import Order
 from harbor_env.cli.report import Report
+from harbor_env.cli.way import check_way
 from harbor_env.engine_contact import reached
-from harbor_env.errors import GatewayError, UsageError
+from harbor_env.errors import UsageError
 from harbor_env.exposing import Door, find_exposer
-from harbor_env.gateway_client import GatewayClient
 from harbor_env.harnesses import find
 from harbor_env.harnesses.baking import bake_harness
 from harbor_env.rollout import GatewayAddress, RolloutResult, RolloutSpec
@@ -31,8 +30,6 @@ from harbor_env.tasks import Task, check_secrets, load_dataset
 
 ENDED = 0
 NOTHING_SCORED = 3
-EXPOSED_WITHIN = 20.0
-ASK_AGAIN = 1.0
 PAUSE = 2.0
 """Seconds before the first retry of a rollout, doubled for each further one and spread by chance."""
 
@@ -82,23 +79,8 @@ async def exposed(order: Order, address: GatewayAddress) -> AsyncIterator[Gatewa
     parts = urlsplit(address.url)
     door = Door(parts.hostname or "127.0.0.1", parts.port or 80, order.out / "exposed")
     async with find_exposer(order.expose)(door) as url:
-        await _answering(url)
+        await check_way(url, address)
         yield replace(address, public=url)
-
-
-async def _answering(url: str) -> None:
-    """A new tunnel's name takes a while until it resolves."""
-    deadline = time.monotonic() + EXPOSED_WITHIN
-    async with GatewayClient(url) as client:
-        while True:
-            try:
-                async with asyncio.timeout(EXPOSED_WITHIN):
-                    await client.health()
-                return
-            except (GatewayError, TimeoutError) as error:
-                if time.monotonic() > deadline:
-                    raise UsageError(f"The gateway cannot be reached through --expose: {error}") from error
-            await asyncio.sleep(ASK_AGAIN)
 
 
 def default_out(out: Path | None) -> Path:

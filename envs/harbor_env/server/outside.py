@@ -15,12 +15,10 @@ import time
 import aiohttp
 
 from harbor_env.errors import UsageError
+from harbor_env.exposing.reaching import REACHED_WITHIN, reached
 
 PROOF = "x-capture-proof"
 """The header that answers a nonce, given as `GET /health?nonce=NONCE` below the gateway's address."""
-REACHED_WITHIN = 20.0
-"""Seconds a new tunnel has until its name resolves and it lets requests through."""
-ASK_AGAIN = 1.0
 TRUSTED_FOR = 30.0
 
 
@@ -49,16 +47,13 @@ class Outside:
 
     async def _ask(self) -> None:
         self._reached_at = None
-        deadline = time.monotonic() + self._within
         timeout = aiohttp.ClientTimeout(total=self._within)
         async with aiohttp.ClientSession(timeout=timeout, trust_env=True) as http:
-            while trouble := await self._trouble(http):
-                if time.monotonic() + ASK_AGAIN > deadline:
-                    raise UsageError(
-                        f"Sandboxes cannot reach this server: {trouble}. Check --public-url or --expose, and that the"
-                        " address leads to this port."
-                    )
-                await asyncio.sleep(ASK_AGAIN)
+            if trouble := await reached(lambda: self._trouble(http), self._within):
+                raise UsageError(
+                    f"Sandboxes cannot reach this server: {trouble}. Check --public-url or --expose, and that the"
+                    " address leads to this port."
+                )
         self._reached_at = time.monotonic()
 
     async def _trouble(self, http: aiohttp.ClientSession) -> str:
