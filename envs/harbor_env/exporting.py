@@ -70,7 +70,7 @@ def _target(out: Path | None, export_format: str) -> Path:
 
 def _write(bodies: Sequence[bytes], export_format: str, target: Path) -> str:
     if len(bodies) > 1 and export_format in ONE_SESSION:
-        raise UsageError(f"A {export_format} file holds one session and there are {len(bodies)}: give --session ID.")
+        raise UsageError(f"A {export_format} file holds one session and there are {len(bodies)}: give --session NAME.")
     write_whole(target, b"".join(bodies))
     return f"{count(len(bodies), 'session')} as {export_format}: {target}"
 

@@ -61,7 +61,7 @@ class Order:
         if self.purpose not in ("train", "eval"):
             raise UsageError(f"--purpose is train or eval, not {self.purpose!r}.")
         if self.rotate not in get_args(Rotation):
-            raise UsageError(f"--rotate is {', '.join(get_args(Rotation))}, not {self.rotate!r}.")
+            raise UsageError(f"--rotate is one of {', '.join(get_args(Rotation))}; not {self.rotate!r}.")
         if self.temperature is not None and not math.isfinite(self.temperature):
             raise UsageError(f"--temperature is a number, 1 for the model's own distribution; not {self.temperature}.")
         if not self.harnesses:

@@ -19,7 +19,9 @@ def rollout(
     window: Annotated[int, Option(help="Context length in tokens, where the engine does not say it.")] = 0,
     gateway: Annotated[str, Option(help="URL of a running gateway, instead of starting one.")] = "",
     admin_key: Annotated[str, Option(help="That gateway's admin key.", envvar="OPENENV_HARBOR_ADMIN_KEY")] = "",
-    dataset: Annotated[str, Option(help="bundled, a folder of Harbor tasks, or one task's folder.")] = "bundled",
+    dataset: Annotated[
+        str, Option(help="bundled, a folder of Harbor tasks, one task's folder, or a git repository.")
+    ] = "bundled",
     split: Annotated[str, Option(help="Split of the dataset: bundled has train (the default) and heldout.")] = "",
     task: Annotated[list[str] | None, Option(help="Task by name; repeat for more.")] = None,
     task_index: Annotated[int, Option(help="First task, counted from 0.", min=0)] = 0,

@@ -23,7 +23,9 @@ def serve(
         str, Option(help="That gateway's admin key.", envvar="OPENENV_HARBOR_GATEWAY_ADMIN_KEY")
     ] = "",
     gateway_workers: Annotated[int, Option(help="Processes of the gateway.", min=1)] = 1,
-    dataset: Annotated[list[str] | None, Option(help="bundled or a folder of tasks; repeat for more.")] = None,
+    dataset: Annotated[
+        list[str] | None, Option(help="bundled, a folder or a git repository of tasks; repeat for more.")
+    ] = None,
     host: Annotated[str, Option(help="Address to listen on; beyond loopback an admin key is needed.")] = "127.0.0.1",
     port: Annotated[int, Option(help="Port of the server; the gateway is at /capture there.")] = 8000,
     admin_key: Annotated[str, Option(help="Key for all but health.", envvar="OPENENV_HARBOR_ADMIN_KEY")] = "",
