@@ -18,17 +18,19 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+from harbor_env.records import read_results, scored_rows
+from harbor_env.rollout import RolloutResult
+from trl_integration.compare import PASSED
 
-def solved(batch: Path) -> Iterator[tuple[dict[str, Any], dict[str, Any]]]:
-    """(result, row) for each solved rollout of a batch; a rollout of several rows gives none."""
+
+def solved(batch: Path) -> Iterator[tuple[RolloutResult, dict[str, Any]]]:
+    """(result, row) of the first solved rollout of each task in each harness; one of several rows is passed over."""
     seen: set[tuple[str, str]] = set()
-    for line in (batch / "results.jsonl").read_text().splitlines():
-        result = json.loads(line)
-        key = (result["task"], result["harness"])
-        if result["reward"] is None or result["reward"] < 1 or key in seen:
+    for result in read_results(batch).values():
+        key = (result.task, result.harness)
+        if result.reward is None or result.reward < PASSED or key in seen:
             continue
-        rows = [json.loads(text) for text in (batch / result["rows"]).read_text().splitlines()]
-        trained = [row for row in rows if row["trained_tokens"]]
+        trained = [row for row in scored_rows(batch, result) if row["trained_tokens"]]
         if len(trained) == 1:
             seen.add(key)
             yield result, trained[0]
@@ -48,12 +50,12 @@ def main() -> None:
     with args.out.open("w", encoding="utf-8") as file:
         for batch in args.batches:
             for result, row in solved(batch):
-                key = (result["harness"], family(result["task"]))
+                key = (result.harness, family(result.task))
                 if args.per_family and counts[key] >= args.per_family:
                     continue
                 counts[key] += 1
                 example = {"input_ids": row["input_ids"], "completion_mask": row["loss_mask"]}
-                file.write(json.dumps({**example, "task": result["task"], "harness": result["harness"]}) + "\n")
+                file.write(json.dumps({**example, "task": result.task, "harness": result.harness}) + "\n")
     if not counts:
         sys.exit("collect_sft.py: no rollout was solved; nothing to learn from")
     for harness in sorted({harness for harness, _ in counts}):

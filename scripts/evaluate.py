@@ -19,6 +19,8 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
+from harbor_env.errors import UsageError
+from harbor_env.records import RESULTS, read_results
 from trl_integration.compare import Sample, by_harness, change, pass_rate, samples_of
 
 
@@ -34,15 +36,12 @@ def run(args: argparse.Namespace) -> None:
 
 
 def load(folder: Path) -> dict[str, list[Sample]]:
-    """The samples of an evaluation by harness; a later line of one rollout replaces an earlier one."""
-    latest: dict[str, dict[str, Any]] = {}
-    for path in sorted(folder.glob("*/results.jsonl")):
-        for line in path.read_text().splitlines():
-            result = json.loads(line)
-            latest[f"{path.parent.name}/{result['name']}"] = result
-    if not latest:
-        sys.exit(f"evaluate.py: there is no evaluation in {folder}")
-    return by_harness(samples_of(latest.values()))
+    """The samples of an evaluation by harness: every rollout once, as its last try left it."""
+    batches = sorted(path.parent for path in folder.glob(f"*/{RESULTS}"))
+    results = [asdict(result) for batch in batches for result in read_results(batch).values()]
+    if not results:
+        raise UsageError(f"There is no evaluation in {folder}.")
+    return by_harness(samples_of(results))
 
 
 def table(folders: list[Path]) -> list[dict[str, Any]]:
@@ -99,7 +98,10 @@ def main() -> None:
         do=lambda args: print(json.dumps(table(args.folders), indent=1)) if args.json else show(table(args.folders))
     )
     args = parser.parse_args()
-    args.do(args)
+    try:
+        args.do(args)
+    except UsageError as error:
+        sys.exit(f"evaluate.py: {error}")
 
 
 if __name__ == "__main__":
