@@ -6,7 +6,7 @@ from typing import Any, ClassVar
 
 from harbor_env.sandboxes.backends import Backend
 from harbor_env.sandboxes.local import LocalEnvironment
-from harbor_env.sandboxes.pace import Pace
+from harbor_env.sandboxes.pace import StartRate
 
 
 class RateLimitException(Exception):
@@ -16,7 +16,7 @@ class RateLimitException(Exception):
 class Crowded(LocalEnvironment):
     """Has no room `refusals` times, then starts. `asked` counts."""
 
-    backend: ClassVar[Backend] = Backend(here=True, pace=Pace(per_second=0, tries=3, first_wait=0.001))
+    backend: ClassVar[Backend] = Backend(here=True, pace=StartRate(per_second=0, tries=3, first_wait=0.001))
     refusals: ClassVar[int] = 0
     asked: ClassVar[int] = 0
     error: ClassVar[Exception] = RateLimitException("429: Rate limit exceeded, please try again later.")

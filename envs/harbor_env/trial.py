@@ -33,7 +33,7 @@ from harbor_env.outcome import Phase, Ran
 from harbor_env.sandboxes import environment_config
 from harbor_env.sandboxes.backends import check_reach, check_ready, pace_of
 from harbor_env.sandboxes.capacity import lacks_capacity
-from harbor_env.sandboxes.pace import Pace, turn_of
+from harbor_env.sandboxes.pace import StartRate, place_of
 from harbor_env.sandboxes.places import places
 from harbor_env.tasks import check_secrets, load_task
 
@@ -106,26 +106,26 @@ def _of_the_sandbox() -> Iterator[None]:
 
 
 async def _run_once(
-    spec: RolloutSpec, harness: Harness, session: OpenSession, at: Callable[[Phase], None], pace: Pace
+    spec: RolloutSpec, harness: Harness, session: OpenSession, at: Callable[[Phase], None], pace: StartRate
 ) -> TrialFacts:
     trial = await Trial.create(_trial_config(spec, harness, session))
     if isinstance(trial.agent, BaseInstalledAgent):  # any other runs beside the gateway's caller, not in the sandbox
         with _of_the_sandbox():
             check_reach(spec.sandbox, spec.gateway.public or spec.gateway.url)
-    async with turn_of(spec.sandbox, pace, places().cache) as turn:
+    async with place_of(spec.sandbox, pace, places().cache) as place:
 
         async def hear(event: TrialHookEvent) -> None:
             at(STARTS[event.event])
             if event.event is TrialEvent.ENVIRONMENT_START:
-                await turn.come()
+                await place.come()
             elif event.event is TrialEvent.AGENT_START:
-                turn.started()
+                place.started()
                 await note_tests(trial.agent_environment, trial.paths.trial_dir)
 
         for event in STARTS:
             trial.add_hook(event, hear)
         facts = _facts(await trial.run())
-        queued = {"queue": round(turn.waited, 3)} if turn.waited >= WORTH_TELLING else {}
+        queued = {"queue": round(place.waited, 3)} if place.waited >= WORTH_TELLING else {}
     return replace(facts, seconds={**facts.seconds, **queued}, planted=planted(trial.paths.trial_dir))
 
 

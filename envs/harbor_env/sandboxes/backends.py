@@ -18,7 +18,7 @@ from harbor_env.config import is_loopback
 from harbor_env.errors import UsageError
 from harbor_env.lookup import import_object
 from harbor_env.sandboxes import LOCAL, backend_of
-from harbor_env.sandboxes.pace import Pace, with_limits
+from harbor_env.sandboxes.pace import StartRate, with_limits
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,10 +37,10 @@ class Backend:
     get: str = ""
     elsewhere: bool = False
     here: bool = False
-    pace: Pace = field(default_factory=Pace)
+    pace: StartRate = field(default_factory=StartRate)
 
 
-_CPUS = Pace(per_second=0, starting=0)
+_CPUS = StartRate(per_second=0, starting=0)
 
 BACKENDS: Mapping[str, Backend] = {
     "local": Backend(here=True, pace=_CPUS),
@@ -71,7 +71,7 @@ BACKENDS: Mapping[str, Backend] = {
         keys=(("DAYTONA_API_KEY",), ("DAYTONA_JWT_TOKEN", "DAYTONA_ORGANIZATION_ID")),
         get="https://app.daytona.io",
     ),
-    "e2b": Backend("e2b", keys=(("E2B_API_KEY",),), get="https://e2b.dev", pace=Pace(per_second=1, running=20)),
+    "e2b": Backend("e2b", keys=(("E2B_API_KEY",),), get="https://e2b.dev", pace=StartRate(per_second=1, running=20)),
     "ec2": Backend(
         "ec2",
         elsewhere=True,
@@ -98,7 +98,7 @@ BACKENDS: Mapping[str, Backend] = {
         keys=(("MODAL_TOKEN_ID", "MODAL_TOKEN_SECRET"),),
         files=(".modal.toml",),
         get="modal token new",
-        pace=Pace(per_second=5),
+        pace=StartRate(per_second=5),
     ),
     "mosaic": Backend("mosaic", get="mos login"),
     "novita": Backend("novita", keys=(("NOVITA_API_KEY",),), get="https://novita.ai"),
@@ -166,7 +166,7 @@ def check_reach(name: str, gateway: str) -> None:
         )
 
 
-def pace_of(name: str, variables: Mapping[str, str]) -> Pace:
+def pace_of(name: str, variables: Mapping[str, str]) -> StartRate:
     """How fast sandboxes of the backend `name` are made, with the limits the user set."""
     return with_limits(name, facts_of(name).pace, variables)
 

@@ -21,13 +21,13 @@ from harbor_env.errors import UsageError
 LIMITS = "OPENENV_HARBOR_SANDBOX_LIMITS"
 """Environment variable: NAME=PER_SECOND/s, NAME=COUNT or NAME=PER_SECOND/s:COUNT, with commas; 0 is no limit."""
 
-LONGEST_WAIT = 600.0
-"""Seconds. A bucket that is further ahead was left by a clock that was put back, and counts as empty."""
+PUT_BACK = 60.0
+"""Seconds. A bucket filled so far in the future was filled before the clock was put back, and counts as empty."""
 _LOOK_EVERY = 0.2
 
 
 @dataclass(frozen=True, slots=True)
-class Pace:
+class StartRate:
     """Limits of one backend, and what to do at them. Zeros: no limit.
 
     `per_second` sandboxes are begun; `starting` are between their start and their harness's; `running` exist at a time.
@@ -53,7 +53,7 @@ class Pace:
         return self.first_wait * float(2**attempt) * random.uniform(0.5, 1.5)
 
 
-def with_limits(name: str, pace: Pace, variables: Mapping[str, str]) -> Pace:
+def with_limits(name: str, pace: StartRate, variables: Mapping[str, str]) -> StartRate:
     """The pace of the backend `name` with what the user set in `LIMITS`. UsageError where that cannot be read."""
     for part in variables.get(LIMITS, "").split(","):
         if not part.strip():
@@ -72,11 +72,11 @@ def with_limits(name: str, pace: Pace, variables: Mapping[str, str]) -> Pace:
 
 
 @dataclass(slots=True)
-class Turn:
+class Place:
     """One sandbox's place in the queue. `waited` is in seconds."""
 
     folder: Path
-    pace: Pace
+    pace: StartRate
     waited: float = 0.0
     _slot: int = field(default=-1)
 
@@ -120,22 +120,22 @@ class Turn:
         try:
             fcntl.flock(fd, fcntl.LOCK_EX)
             now = time.time()
-            held = os.read(fd, 64)
-            free = float(held) if re.fullmatch(rb"\d+\.\d+", held) else now
-            if not now < free < now + LONGEST_WAIT:
+            held = re.fullmatch(rb"(\d+\.\d+) (\d+\.\d+)", os.read(fd, 64))
+            free, filled = (float(held[1]), float(held[2])) if held else (now, now)
+            if free < now or filled > now + PUT_BACK:
                 free = now
             following = free + random.uniform(1.0, 1.2) / self.pace.per_second
-            os.pwrite(fd, f"{following:020.6f}".encode(), 0)
+            os.pwrite(fd, f"{following:020.6f} {now:020.6f}".encode(), 0)
             return free
         finally:
             os.close(fd)
 
 
 @asynccontextmanager
-async def turn_of(name: str, pace: Pace, cache: Path) -> AsyncIterator[Turn]:
+async def place_of(name: str, pace: StartRate, cache: Path) -> AsyncIterator[Place]:
     """A place in the queue of the backend `name`; what it holds is given back at the end, however that comes."""
-    turn = Turn(cache / "pace" / re.sub(r"[^\w.-]", "_", name), pace)
+    place = Place(cache / "pace" / re.sub(r"[^\w.-]", "_", name), pace)
     try:
-        yield turn
+        yield place
     finally:
-        turn.release()
+        place.release()
