@@ -1,4 +1,4 @@
-"""A process of its own that takes places in the queue: tells the wall-clock time of each, then waits to be killed or ended."""
+"""A process of its own in the queue: tells the wall-clock time of each place, then waits to be killed or ended."""
 
 import asyncio
 import sys
