@@ -18,8 +18,8 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+from harbor_env.outcome import RolloutResult
 from harbor_env.records import read_results, scored_rows
-from harbor_env.rollout import RolloutResult
 from trl_integration.compare import PASSED
 
 

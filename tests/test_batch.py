@@ -15,9 +15,9 @@ from harbor_env.batch import Course, Job, Rotation, plan_jobs, run_batch
 from harbor_env.errors import EngineError, UsageError
 from harbor_env.exporting import Wanted, export_folder
 from harbor_env.gateway.types import Message, ToolCall
-from harbor_env.outcome import INFRASTRUCTURE, Reason
+from harbor_env.outcome import INFRASTRUCTURE, Reason, RolloutResult
 from harbor_env.records import append_result, read_results, settled, write_rows
-from harbor_env.rollout import GatewayAddress, RolloutResult, RolloutSpec
+from harbor_env.rollout import GatewayAddress, RolloutSpec
 from tests.serving import FakeEngine, Served, serving
 from tests.tiny_harness import write_answer, write_task
 

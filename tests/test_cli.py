@@ -15,8 +15,7 @@ from harbor_env.atif import AtifCheck
 from harbor_env.cli.again import again
 from harbor_env.cli.summary import result_line, summary
 from harbor_env.gateway.store import Store
-from harbor_env.outcome import Reason
-from harbor_env.rollout import RolloutResult
+from harbor_env.outcome import Reason, RolloutResult
 from tests.tiny_harness import write_task
 from tests.tokenizers import qwen3_dir
 

@@ -14,7 +14,8 @@ from harbor.environments.base import ExecResult
 from harbor_env.forgery import Planted, read_planted, read_seal, rewritten
 from harbor_env.gateway.types import Message, ToolCall
 from harbor_env.grading import _Sealed
-from harbor_env.rollout import GatewayAddress, RolloutResult, RolloutSpec, run_rollout
+from harbor_env.outcome import RolloutResult
+from harbor_env.rollout import GatewayAddress, RolloutSpec, run_rollout
 from tests.sandbox_world import needs_sandbox
 from tests.serving import Served, serving
 from tests.tiny_harness import write_task

@@ -24,6 +24,23 @@ READ_FROM_DISK = {
 PURE_MODULES = ("types", "tree", "meaning", "limits", "native_names", "options", "session", "roles", "paths")
 PURE_PACKAGES = ("dialects", "rendering", "export")
 
+PURE_ABOVE = (
+    "atif",
+    "cli.summary",
+    "forgery",
+    "outcome",
+    "packing",
+    "reward",
+    "sandboxes.capacity",
+    "sandboxes.words",
+    "server.outages",
+    "tally",
+)
+"""Pure modules above the gateway; none of its own may import them."""
+
+PURE_TRAINER = ("compare", "groups", "metrics", "rewards", "rotation")
+"""Pure modules of trl_integration. They read the records of rollouts, which are safe between threads."""
+
 CONTRACTS = {"errors", "gateway", "gateway.engines", "harnesses", "lookup"}
 """What pure modules may read beside each other: errors, `module:Name`, engines' protocol, facts about harnesses."""
 
@@ -37,6 +54,7 @@ LIBRARIES = {
     "safetensors",
     "tiktoken",
     "tokenizers",
+    "zstandard",
 }
 """Third-party packages a pure module may import: those that compute."""
 
@@ -57,6 +75,7 @@ PURE_STANDARD = {
     "json",
     "math",
     "re",
+    "statistics",
     "typing",
     "unicodedata",
 }
@@ -80,8 +99,12 @@ def pure_modules() -> list[str]:
 
 
 def imports(name: str) -> Iterator[str]:
+    return imported_by(module_path(name))
+
+
+def imported_by(path: Path) -> Iterator[str]:
     """Every module a module imports, also inside functions, but not for type checking alone."""
-    tree = ast.parse(module_path(name).read_text())
+    tree = ast.parse(path.read_text())
     typed_only = {
         id(inner)
         for node in ast.walk(tree)
@@ -94,7 +117,7 @@ def imports(name: str) -> Iterator[str]:
         if isinstance(node, ast.Import):
             yield from (alias.name for alias in node.names)
         elif isinstance(node, ast.ImportFrom):
-            assert node.level == 0, f"{name} imports relatively"
+            assert node.level == 0, f"{path} imports relatively"
             yield from _imported(node)
 
 
@@ -125,7 +148,20 @@ def test_a_pure_module_imports_only_what_is_pure(name: str) -> None:
     assert [module for module in imports(name) if not_allowed(module, pure)] == []
 
 
-@pytest.mark.parametrize("name", [*pure_modules(), *sorted(CONTRACTS)])
+@pytest.mark.parametrize("name", PURE_ABOVE)
+def test_a_pure_module_above_the_gateway_imports_only_what_is_pure(name: str) -> None:
+    pure = frozenset((*pure_modules(), *PURE_ABOVE))
+    assert [module for module in imports(name) if not_allowed(module, pure)] == []
+
+
+@pytest.mark.parametrize("name", PURE_TRAINER)
+def test_a_pure_module_of_the_trainer_s_imports_only_what_is_pure(name: str) -> None:
+    allowed = {f"trl_integration.{other}" for other in (*PURE_TRAINER, "records")}
+    found = imported_by((PACKAGE.parent.parent / "trl_integration" / name).with_suffix(".py"))
+    assert [module for module in found if module not in allowed and not_allowed(module, frozenset())] == []
+
+
+@pytest.mark.parametrize("name", [*pure_modules(), *PURE_ABOVE, *sorted(CONTRACTS)])
 def test_a_pure_module_opens_no_file_and_reads_no_clock(name: str) -> None:
     called = [node.func for node in ast.walk(ast.parse(module_path(name).read_text())) if isinstance(node, ast.Call)]
     assert [func.id for func in called if isinstance(func, ast.Name) and func.id in ("open", "print", "input")] == []

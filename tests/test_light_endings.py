@@ -10,7 +10,7 @@ from pathlib import Path
 def test_the_table_of_results_is_written_without_pandas(tmp_path: Path) -> None:
     code = (
         "import sys; from pathlib import Path; from harbor_env.outcome import Reason;"
-        "from harbor_env.results_table import write_table; from harbor_env.rollout import RolloutResult;"
+        "from harbor_env.results_table import write_table; from harbor_env.outcome import RolloutResult;"
         "ended = RolloutResult('r', 't', 'h', 'local', ok=False, reward=None, reason=Reason('cancelled', 'Again.'));"
         f"print(write_table(Path({str(tmp_path)!r}), [ended]), 'pandas' in sys.modules)"
     )

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from harbor_env.gateway.engines.scripted_tokens import synthetic_logprobs
-from harbor_env.rollout import RolloutResult
+from harbor_env.outcome import RolloutResult
 from tests.live.logged_engine import Asked
 from tests.live.rollouts import Count, Ran, count
 

@@ -11,8 +11,7 @@ from rich.console import Console
 
 from harbor_env.batch import Job
 from harbor_env.cli.progress import Progress, duration
-from harbor_env.outcome import Reason
-from harbor_env.rollout import RolloutResult
+from harbor_env.outcome import Reason, RolloutResult
 
 PASSED = RolloutResult("", "t", "a", "local", ok=True, reward=1.0, counts={"turns": 4, "sampled_tokens": 600})
 LOST = replace(PASSED, ok=False, reward=None, reason=Reason("engine", ""), counts={})

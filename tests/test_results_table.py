@@ -8,9 +8,8 @@ from pathlib import Path
 from datasets import load_dataset
 
 from harbor_env.atif import AtifCheck
-from harbor_env.outcome import Reason
+from harbor_env.outcome import Reason, RolloutResult
 from harbor_env.results_table import write_table
-from harbor_env.rollout import RolloutResult
 
 SCORED = RolloutResult(
     *("a", "t", "h", "local"),

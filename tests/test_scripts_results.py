@@ -8,9 +8,8 @@ from pathlib import Path
 import pytest
 
 from harbor_env.errors import UsageError
-from harbor_env.outcome import Reason
+from harbor_env.outcome import Reason, RolloutResult
 from harbor_env.records import append_result
-from harbor_env.rollout import RolloutResult
 from scripts.collect_sft import solved
 from scripts.evaluate import load
 

@@ -14,7 +14,8 @@ import pytest
 
 from harbor_env.errors import SandboxError, UsageError
 from harbor_env.models import HarborResult
-from harbor_env.rollout import GatewayAddress, RolloutResult, RolloutSpec
+from harbor_env.outcome import RolloutResult
+from harbor_env.rollout import GatewayAddress, RolloutSpec
 from harbor_env.server import remains
 from harbor_env.server.answer import answer
 from harbor_env.server.frames import Frames

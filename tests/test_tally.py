@@ -6,8 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from harbor_env.outcome import Kind, Reason
-from harbor_env.rollout import RolloutResult
+from harbor_env.outcome import Kind, Reason, RolloutResult
 from harbor_env.tally import by_harness, groups, interval, seconds_left, standing
 
 ONE = RolloutResult(

@@ -1,6 +1,6 @@
 """What a trainer knows of each rollout it asked for, scored or not.
 
-Pure. `reward` is None exactly when `scored` is None, and then `cause` says why.
+Invariant: `reward` is None exactly when `scored` is None, and then `cause` says why.
 """
 
 from __future__ import annotations

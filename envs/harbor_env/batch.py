@@ -14,10 +14,10 @@ from typing import Literal, Protocol
 
 from harbor_env.gateway.stored_export import public_id
 from harbor_env.gateway_client import OpenSession
-from harbor_env.outcome import Reason
+from harbor_env.outcome import Reason, RolloutResult
 from harbor_env.records import append_result, read_results, settled, write_results, write_rows
 from harbor_env.results_table import write_table
-from harbor_env.rollout import RolloutResult, RolloutSpec, run_rollout
+from harbor_env.rollout import RolloutSpec, run_rollout
 
 Rotation = Literal["task", "attempt", "every"]
 """Several harnesses take turns from task to task or from attempt to attempt, or every one of them gets every task."""

@@ -16,8 +16,8 @@ from harbor_env.gateway.export import SessionExport, find_format
 from harbor_env.gateway.store import FILE_NAME, Store
 from harbor_env.gateway.stored_export import public_id, stored_export
 from harbor_env.gateway_client import GatewayClient
+from harbor_env.outcome import RolloutResult
 from harbor_env.records import RESULTS, read_results
-from harbor_env.rollout import RolloutResult
 from harbor_env.tally import count
 
 SUFFIXES = {"trace": ".json", "rows": ".jsonl", "messages": ".jsonl", "sft": ".jsonl", "safetensors": ".safetensors"}

@@ -6,9 +6,10 @@ Pure. Invariant: `reward` is None exactly when `ok` is False, so a failure can n
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Literal
 
+from harbor_env.atif import NO_ATIF, AtifCheck
 from harbor_env.reward import Selected
 from harbor_env.sandboxes.capacity import lacks_capacity
 
@@ -43,6 +44,40 @@ class Reason:
     kind: Kind
     sentence: str
     retryable: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class RolloutResult:
+    """What a rollout came to. `reward` is None exactly when `ok` is False; `rewards` is all the verifier wrote.
+
+    `seconds` per phase; `counts` and `findings` are the session's; `log_tail` is the end of what a failed harness said.
+    `planted` is what the harness left where it is graded, which was removed before grading.
+    `trace` and `rows` are files below the rollout's `out`, "" where nothing was captured. `session` is what exports
+    call the session. `tries` counts how often a batch ran this rollout, `earlier` says why the tries before failed.
+    """
+
+    name: str
+    task: str
+    harness: str
+    sandbox: str
+    ok: bool
+    reward: float | None
+    reason: Reason | None = None
+    flags: tuple[str, ...] = ()
+    rewards: Mapping[str, float] = field(default_factory=dict)
+    seconds: Mapping[str, float] = field(default_factory=dict)
+    counts: Mapping[str, int] = field(default_factory=dict)
+    findings: Mapping[str, int] = field(default_factory=dict)
+    atif: AtifCheck = NO_ATIF
+    level: str = ""
+    log_tail: str = ""
+    trace: str = ""
+    rows: str = ""
+    session: str = ""
+    model: str = ""
+    tries: int = 1
+    earlier: tuple[Reason, ...] = ()
+    planted: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

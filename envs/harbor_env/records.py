@@ -17,8 +17,7 @@ import orjson
 
 from harbor_env.atif import AtifCheck
 from harbor_env.errors import UsageError
-from harbor_env.outcome import INFRASTRUCTURE, Reason
-from harbor_env.rollout import RolloutResult
+from harbor_env.outcome import INFRASTRUCTURE, Reason, RolloutResult
 
 RESULTS = "results.jsonl"
 ROWS = "rows.jsonl"

@@ -12,7 +12,7 @@ from typing import Any
 
 import orjson
 
-from harbor_env.rollout import RolloutResult
+from harbor_env.outcome import RolloutResult
 
 TABLE = "results.parquet"
 TEXT = ("name", "task", "harness", "sandbox", "model", "level", "session", "trace", "rows", "log_tail")

@@ -22,7 +22,7 @@ from harbor_env.errors import EngineError, GatewayError, HarborEnvError, Sandbox
 from harbor_env.forgery import Planted
 from harbor_env.gateway_client import GatewayClient, OpenSession
 from harbor_env.harnesses import Harness, find
-from harbor_env.outcome import NOT_RUN, Kind, Outcome, Phase, Ran, Reason, judge, one_line
+from harbor_env.outcome import NOT_RUN, Kind, Outcome, Phase, Ran, Reason, RolloutResult, judge, one_line
 from harbor_env.reward import select_reward
 from harbor_env.scrub import newest_tail, scrub_folder, scrub_text
 
@@ -78,40 +78,6 @@ class RolloutSpec:
     agent_env: Mapping[str, str] = field(default_factory=dict)
     sandbox_kwargs: Mapping[str, Any] = field(default_factory=dict)
     reward_key: str = ""
-
-
-@dataclass(frozen=True, slots=True)
-class RolloutResult:
-    """What a rollout came to. `reward` is None exactly when `ok` is False; `rewards` is all the verifier wrote.
-
-    `seconds` per phase; `counts` and `findings` are the session's; `log_tail` is the end of what a failed harness said.
-    `planted` is what the harness left where it is graded, which was removed before grading.
-    `trace` and `rows` are files below the rollout's `out`, "" where nothing was captured. `session` is what exports
-    call the session. `tries` counts how often a batch ran this rollout, `earlier` says why the tries before failed.
-    """
-
-    name: str
-    task: str
-    harness: str
-    sandbox: str
-    ok: bool
-    reward: float | None
-    reason: Reason | None = None
-    flags: tuple[str, ...] = ()
-    rewards: Mapping[str, float] = field(default_factory=dict)
-    seconds: Mapping[str, float] = field(default_factory=dict)
-    counts: Mapping[str, int] = field(default_factory=dict)
-    findings: Mapping[str, int] = field(default_factory=dict)
-    atif: AtifCheck = NO_ATIF
-    level: str = ""
-    log_tail: str = ""
-    trace: str = ""
-    rows: str = ""
-    session: str = ""
-    model: str = ""
-    tries: int = 1
-    earlier: tuple[Reason, ...] = ()
-    planted: tuple[str, ...] = ()
 
 
 @dataclass(slots=True)

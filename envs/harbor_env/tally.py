@@ -11,7 +11,7 @@ from collections import Counter, defaultdict
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-from harbor_env.rollout import RolloutResult
+from harbor_env.outcome import RolloutResult
 
 PASSED = 1.0
 """The reward from which on a rollout has passed."""

@@ -12,8 +12,8 @@ from pathlib import Path
 from typing import Any
 
 from harbor_env.gateway.engines.scripted_tokens import synthetic_logprob
+from harbor_env.outcome import RolloutResult
 from harbor_env.records import read_results, settled
-from harbor_env.rollout import RolloutResult
 from tests.live.logged_engine import Asked, keep_only, read_log
 from tests.tokenizers import qwen3_dir
 

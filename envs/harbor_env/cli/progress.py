@@ -16,7 +16,7 @@ from rich.text import Text
 
 from harbor_env.batch import Job
 from harbor_env.cli.summary import kinds
-from harbor_env.rollout import RolloutResult
+from harbor_env.outcome import RolloutResult
 from harbor_env.tally import Standing, seconds_left, standing
 
 SHOWN = 12

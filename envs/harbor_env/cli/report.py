@@ -22,9 +22,10 @@ from rich.text import Text
 from harbor_env.batch import Job
 from harbor_env.cli.progress import Progress
 from harbor_env.cli.summary import failure, result_line, summary
+from harbor_env.outcome import RolloutResult
 from harbor_env.records import RESULTS, ROWS, settled
 from harbor_env.results_table import TABLE
-from harbor_env.rollout import GatewayAddress, RolloutResult
+from harbor_env.rollout import GatewayAddress
 from harbor_env.tally import count
 
 EVERY = 30.0

@@ -23,7 +23,8 @@ from harbor_env.errors import UsageError
 from harbor_env.exposing import Door, find_exposer
 from harbor_env.harnesses import find
 from harbor_env.harnesses.baking import bake_harness
-from harbor_env.rollout import GatewayAddress, RolloutResult, RolloutSpec
+from harbor_env.outcome import RolloutResult
+from harbor_env.rollout import GatewayAddress, RolloutSpec
 from harbor_env.sandboxes.backends import check_reach
 from harbor_env.serving_gateway import serving_gateway
 from harbor_env.tasks import Task, check_secrets, load_dataset

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from harbor_env.outcome import one_line
-from harbor_env.rollout import RolloutResult
+from harbor_env.outcome import RolloutResult, one_line
 from harbor_env.tally import Standing, by_harness, count, groups, interval, standing
 
 LEGEND = {

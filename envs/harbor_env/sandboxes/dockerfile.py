@@ -1,4 +1,4 @@
-"""Reads a Dockerfile into steps. Pure: nothing is run, and of the context only the text is looked at.
+"""Reads a Dockerfile into steps: nothing is run, and of the context only the text is looked at.
 
 Invariant: an instruction is either carried out, or named in a note because it has no meaning here, or refused.
 """

@@ -9,9 +9,9 @@ from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
-from harbor_env.outcome import Kind, Reason, one_line
+from harbor_env.outcome import Kind, Reason, RolloutResult, one_line
 from harbor_env.packing import pack
-from harbor_env.rollout import RolloutResult, RolloutSpec
+from harbor_env.rollout import RolloutSpec
 from harbor_env.scrub import newest_tail
 
 TRAJECTORY_LIMIT = 32 * 2**20
