@@ -15,9 +15,10 @@ from typing import Any
 
 import orjson
 
-from harbor_env.capture import read_json, write_whole
+from harbor_env.capture import read_json
 from harbor_env.errors import UsageError
 from harbor_env.records import RESULTS
+from harbor_env.whole_file import write_whole
 
 SETTINGS = "batch.json"
 LOCK = ".lock"
@@ -57,7 +58,7 @@ def agree(out: Path, settings: Settings, *, anyway: bool = False) -> None:
     earlier = [*document.get("earlier", ()), *([before] if found else ())]
     known = {**before, **{name: value for name, value in settings.items() if value is not None or name not in before}}
     written = {"settings": known, "earlier": earlier}
-    write_whole(out / SETTINGS, orjson.dumps(written, option=orjson.OPT_INDENT_2 | orjson.OPT_APPEND_NEWLINE))
+    write_whole(out / SETTINGS, [orjson.dumps(written, option=orjson.OPT_INDENT_2 | orjson.OPT_APPEND_NEWLINE)])
 
 
 def differences(before: Settings, now: Settings) -> list[str]:

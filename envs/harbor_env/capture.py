@@ -5,7 +5,6 @@ A file appears whole or not at all, so that a batch killed at any moment can be 
 
 from __future__ import annotations
 
-import os
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -17,6 +16,7 @@ from harbor_env.atif import CapturedCall
 from harbor_env.gateway.export.session_export import DISCARDED
 from harbor_env.gateway_client import GatewayClient, OpenSession
 from harbor_env.outcome import ENGINE_CODES
+from harbor_env.whole_file import write_whole
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,7 +56,7 @@ async def fetch_capture(client: GatewayClient, session: OpenSession, out: Path, 
     rows = anonymous.clean(await client.export(session.id, "rows"))
     files = (f"traces/{name}.trace.json", f"traces/{name}.rows.jsonl")
     for file, content in zip(files, (trace, rows), strict=True):
-        write_whole(out / file, content)
+        write_whole(out / file, [content])
     calls = captured_calls(told)
     flat["tool_calls"] = sum(not call.discarded for call in calls)
     return Capture(flat, capture.findings, calls, *files, engine_said=said)
@@ -78,16 +78,6 @@ def captured_calls(trace: Mapping[str, Any]) -> tuple[CapturedCall, ...]:
 
 def _discarded(turn: Mapping[str, Any]) -> bool:
     return any(finding["code"] == DISCARDED.code for finding in turn.get("findings", ()))
-
-
-def write_whole(path: Path, content: bytes) -> None:
-    path.parent.mkdir(parents=True, exist_ok=True)
-    part = path.with_name(f".{path.name}.part")
-    with part.open("wb") as file:
-        file.write(content)
-        file.flush()
-        os.fsync(file.fileno())  # a result that is on disk must not outlive the files it names
-    part.replace(path)
 
 
 def read_json(path: Path) -> dict[str, Any] | None:

@@ -10,7 +10,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from harbor_env.capture import write_whole
 from harbor_env.errors import UsageError
 from harbor_env.gateway.export import SessionExport, find_format
 from harbor_env.gateway.store import FILE_NAME, Store
@@ -19,6 +18,7 @@ from harbor_env.gateway_client import GatewayClient
 from harbor_env.outcome import RolloutResult
 from harbor_env.records import RESULTS, read_results
 from harbor_env.tally import count
+from harbor_env.whole_file import write_whole
 
 SUFFIXES = {"trace": ".json", "rows": ".jsonl", "messages": ".jsonl", "sft": ".jsonl", "safetensors": ".safetensors"}
 ONE_SESSION = frozenset({"trace", "safetensors"})
@@ -71,7 +71,7 @@ def _target(out: Path | None, export_format: str) -> Path:
 def _write(bodies: Sequence[bytes], export_format: str, target: Path) -> str:
     if len(bodies) > 1 and export_format in ONE_SESSION:
         raise UsageError(f"A {export_format} file holds one session and there are {len(bodies)}: give --session NAME.")
-    write_whole(target, b"".join(bodies))
+    write_whole(target, bodies)
     return f"{count(len(bodies), 'session')} as {export_format}: {target}"
 
 

@@ -18,6 +18,7 @@ import orjson
 from harbor_env.atif import AtifCheck
 from harbor_env.errors import UsageError
 from harbor_env.outcome import INFRASTRUCTURE, Reason, RolloutResult
+from harbor_env.whole_file import write_whole
 
 RESULTS = "results.jsonl"
 ROWS = "rows.jsonl"
@@ -76,13 +77,13 @@ def settled(result: RolloutResult) -> bool:
 
 def write_results(out: Path, results: Iterable[RolloutResult]) -> None:
     """Write `results.jsonl` anew, a line per rollout; whoever reads it meanwhile sees the old file or the new one."""
-    _write(out / RESULTS, (_line(result) for result in results))
+    write_whole(out / RESULTS, (_line(result) for result in results))
 
 
 def write_rows(out: Path, results: Iterable[RolloutResult]) -> int:
     """Write `rows.jsonl`: the rows of every rollout that scored, each with its rollout, task, harness and reward."""
     rows = (row for result in results for row in scored_rows(out, result))
-    return _write(out / ROWS, (orjson.dumps(row, option=orjson.OPT_APPEND_NEWLINE) for row in rows))
+    return write_whole(out / ROWS, (orjson.dumps(row, option=orjson.OPT_APPEND_NEWLINE) for row in rows))
 
 
 def scored_rows(out: Path, result: RolloutResult) -> Iterator[dict[str, Any]]:
@@ -97,18 +98,3 @@ def scored_rows(out: Path, result: RolloutResult) -> Iterator[dict[str, Any]]:
 
 def _line(result: RolloutResult) -> bytes:
     return orjson.dumps(asdict(result), option=orjson.OPT_APPEND_NEWLINE | orjson.OPT_SERIALIZE_NUMPY)
-
-
-def _write(path: Path, lines: Iterable[bytes]) -> int:
-    """Put the lines into a file that appears whole; returns how many there were."""
-    part = path.with_name(f".{path.name}.part")
-    part.parent.mkdir(parents=True, exist_ok=True)
-    count = 0
-    with part.open("wb") as file:
-        for line in lines:
-            file.write(line)
-            count += 1
-        file.flush()
-        os.fsync(file.fileno())
-    part.replace(path)
-    return count

@@ -7,12 +7,14 @@ earned is null, never zero. Mappings whose keys a task or a harness chooses are 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from io import BytesIO
 from pathlib import Path
 from typing import Any
 
 import orjson
 
 from harbor_env.outcome import RolloutResult
+from harbor_env.whole_file import write_whole
 
 TABLE = "results.parquet"
 TEXT = ("name", "task", "harness", "sandbox", "model", "level", "session", "trace", "rows", "log_tail")
@@ -40,9 +42,9 @@ def write_table(out: Path, results: Iterable[RolloutResult]) -> int:
         strict = json.ParseOptions(explicit_schema=schema, unexpected_field_behavior="error")
         whole = json.ReadOptions(block_size=len(lines))
         table = json.read_json(arrow.BufferReader(lines), read_options=whole, parse_options=strict)
-    part = out / f".{TABLE}.part"
-    parquet.write_table(schema.empty_table() if table is None else table, part)
-    part.replace(out / TABLE)
+    written = BytesIO()
+    parquet.write_table(schema.empty_table() if table is None else table, written)
+    write_whole(out / TABLE, [written.getvalue()])
     return len(records)
 
 
