@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from harbor_env.errors import TaskError
-from harbor_env.git_source import Repository, fetch, parse_repository
+from harbor_env.git_source import Repository, fetch, is_address, parse_repository
 from harbor_env.registry_source import fetch_registered
 
 BUNDLED = Path(__file__).parent / "bundled_tasks"
@@ -61,9 +61,7 @@ def _registered(spec: str) -> Source:
 DATASETS: Mapping[str, SpecKind] = {
     "bundled": SpecKind(lambda spec: spec == "bundled", lambda spec: Source(BUNDLED), SPLIT_OF_BUNDLED),
     "folder": SpecKind(_is_folder, lambda spec: Source(Path(spec).expanduser())),
-    "git": SpecKind(
-        lambda spec: "://" in spec or bool(re.match(r"\w[\w.-]*@[\w.-]+:", spec)), _cloned(parse_repository)
-    ),
+    "git": SpecKind(is_address, _cloned(parse_repository)),
     "hugging face": SpecKind(lambda spec: spec.startswith("hf:"), _cloned(parse_repository)),
     "registry": SpecKind(
         lambda spec: spec.startswith("registry:") or bool(re.fullmatch(r"\w[\w.-]*@[\w.-]+", spec)), _registered

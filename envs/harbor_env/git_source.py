@@ -23,6 +23,7 @@ from urllib.parse import urlsplit, urlunsplit
 
 from harbor_env.errors import TaskError
 from harbor_env.sandboxes.places import places
+from harbor_env.whole_file import write_whole
 
 log = logging.getLogger(__name__)
 
@@ -35,6 +36,7 @@ _REF = re.compile(r"[A-Za-z0-9_][\w./+-]*")
 _COMMIT = re.compile(r"[0-9a-f]{40}|[0-9a-f]{64}")
 _NAMED = re.compile(r"(hf:)?\w[\w.-]*/\w[\w.-]*(@.*)?")
 _SCP = re.compile(r"(\w[\w.-]*@\w[\w.-]*:[\w~][\w./~-]*)")
+_HOST = re.compile(r"\w[\w.-]*@[\w.-]+:")
 _SAFE = ("core.hooksPath=/dev/null", "http.lowSpeedLimit=1000", "http.lowSpeedTime=60", "advice.detachedHead=false")
 
 
@@ -63,11 +65,21 @@ def parse_repository(spec: str) -> Repository:
     rest, _, folder = spec.partition("#")
     url, ref, tree = _split(rest)
     folder = folder or tree
-    if ref and (not _REF.fullmatch(ref) or ".." in ref or ref.endswith((".lock", "/", "."))):
+    if ref and not is_ref(ref):
         raise TaskError(f"{ref!r} is no branch, tag or commit, so {spec!r} cannot be fetched.")
     if folder and (Path(folder).is_absolute() or ".." in Path(folder).parts):
         raise TaskError(f"{folder!r} leaves the repository: name a folder below it after the #.")
     return Repository(url, ref, folder)
+
+
+def is_ref(name: str) -> bool:
+    """Whether git can take it for nothing but a branch, a tag or a commit."""
+    return bool(_REF.fullmatch(name)) and ".." not in name and not name.endswith((".lock", "/", "."))
+
+
+def is_address(spec: str) -> bool:
+    """Whether it names a host, as a URL or USER@HOST:PATH does, and is not a name that stands for one."""
+    return "://" in spec or bool(_HOST.match(spec))
 
 
 def _split(spec: str) -> tuple[str, str, str]:
@@ -143,9 +155,7 @@ def _resolve(repository: Repository, home: Path) -> str:
         branches = [name.removeprefix("refs/heads/") for name in refs if name.startswith("refs/heads/")][:5]
         hint = "give a branch, a tag or a full commit" + (f"; there is: {', '.join(branches)}" if branches else "")
         raise TaskError(f"{repository.shown} has no {ref or 'commit'!r}: {hint}.")
-    part = known_file.with_suffix(".part")
-    part.write_text(json.dumps({**known, repository.ref: found}))
-    part.replace(known_file)
+    write_whole(known_file, [json.dumps({**known, repository.ref: found}).encode()])
     return found
 
 

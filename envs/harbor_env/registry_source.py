@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from harbor_env.errors import TaskError
-from harbor_env.git_source import parse_repository
+from harbor_env.git_source import is_address, is_ref, parse_repository
 from harbor_env.sandboxes.places import places
 
 REGISTRY = "OPENENV_HARBOR_REGISTRY"
@@ -101,9 +101,9 @@ def _client(name: str, where: str) -> Any:
 def _check_git(task: Any) -> None:
     """TaskError where a task's repository or commit is not what it pretends to be."""
     repository = parse_repository(task.git_url)
-    if repository.ref or not re.search(r"://|@[\w.-]+:", task.git_url):
+    if repository.ref or not is_address(task.git_url):
         raise TaskError(f"{task.git_url!r} is no address of a git repository.")
-    if task.git_commit_id and not re.fullmatch(r"[A-Za-z0-9_][\w./+-]*", task.git_commit_id):
+    if task.git_commit_id and not is_ref(task.git_commit_id):
         raise TaskError(f"{repository.shown}: {task.git_commit_id!r} is no commit.")
 
 
