@@ -20,7 +20,7 @@ from typing import Any
 
 from harbor_env.outcome import RolloutResult
 from harbor_env.records import read_results, scored_rows
-from trl_integration.compare import PASSED
+from harbor_env.reward import PASSED
 
 
 def solved(batch: Path) -> Iterator[tuple[RolloutResult, dict[str, Any]]]:

@@ -13,8 +13,9 @@ from typing import Any
 
 import numpy as np
 
+from harbor_env.reward import PASSED
+
 RESAMPLES = 10_000
-PASSED = 1.0
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,6 +6,9 @@ import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+PASSED = 1.0
+"""The reward from which on a task counts as solved."""
+
 
 @dataclass(frozen=True, slots=True)
 class Selected:

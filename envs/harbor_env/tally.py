@@ -12,8 +12,8 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from harbor_env.outcome import RolloutResult
+from harbor_env.reward import PASSED
 
-PASSED = 1.0
 """The reward from which on a rollout has passed."""
 Z95 = 1.959964
 
