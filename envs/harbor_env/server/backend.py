@@ -19,7 +19,7 @@ from harbor_env.errors import GatewayError, HarborEnvError, UsageError
 from harbor_env.gateway_client import GatewayClient
 from harbor_env.rollout import GatewayAddress
 from harbor_env.server.catalog import Catalog
-from harbor_env.server.outages import Outages
+from harbor_env.server.outages import AWAY, Outages
 from harbor_env.server.outside import Outside
 from harbor_env.server.pool import Pool
 from harbor_env.server.remains import ROLLOUTS, claim
@@ -84,10 +84,10 @@ class Backend:
             async with asyncio.timeout(BACK_WITHIN):
                 await self._serving.wait()
         except TimeoutError:
-            raise GatewayError("engine_down", "The gateway is being started again.") from None
+            raise GatewayError("engine_down", AWAY) from None
         address = self._address
         if address is None:
-            raise GatewayError("engine_down", "The gateway is being started again.")
+            raise GatewayError("engine_down", AWAY)
         if sandbox == "local" or (self.config.engine.gateway and not self.outside.url):
             return address
         if not self.outside.url:

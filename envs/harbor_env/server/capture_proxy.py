@@ -20,6 +20,7 @@ from yarl import URL
 from harbor_env.config import GatewayConfig
 from harbor_env.errors import GatewayError
 from harbor_env.gateway.bodies import read_raw
+from harbor_env.server.outages import AWAY
 from harbor_env.server.outside import PROOF
 
 if TYPE_CHECKING:
@@ -135,7 +136,7 @@ async def _until_gone(receive: Receive) -> None:
 
 
 async def _answer_down(send: Send) -> None:
-    down = {"type": "engine_down", "message": "The gateway is being started again."}
+    down = {"type": "engine_down", "message": AWAY}
     await _answer_error(send, 503, down, (b"retry-after", b"2"))
 
 

@@ -4,6 +4,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
+AWAY = "The gateway is being started again."
+"""What a caller hears meanwhile."""
+
 
 @dataclass(frozen=True, slots=True)
 class Outage:
