@@ -39,9 +39,11 @@ REASONS: Mapping[tuple[str, str], Reason] = {
     ("mini-swe-agent", "unknown tool"): DELETED,
     ("mini-swe-agent", "empty reply"): DELETED,
     ("mini-swe-agent", "length cut"): DELETED,
+    ("opencode@gemini", "unknown tool"): Reason("the call, which has no id there, is put down as one of `invalid`", 2),
     ("qwen-coder", "malformed arguments"): AGAIN,
     ("qwen-coder", "empty reply"): AGAIN,
     ("qwen-coder", "length cut"): AGAIN,
+    ("terminus-2@messages", "empty reply"): Reason("litellm puts a sentence in the place of an empty reply", 2),
     ("aider", ANY): Reason("files are put in front of what was said before they were added", 2, 0, ()),
 }
 """By harness, with or without its dialect, and case."""
