@@ -1,4 +1,4 @@
-"""What every gateway process knows: sessions, turns, findings and rollouts in one SQLite file per data directory.
+"""What every gateway process knows: sessions, turns and findings in one SQLite file per data directory.
 
 A turn whose `commit_turn` returned is on disk and is read back with equal ids, log probabilities and messages, by this
 process or any other, after any crash. Writes are group-committed on one thread; reads are point reads.
@@ -144,13 +144,8 @@ class Store:
             _record(row) for row in self._read("SELECT id, created_at, options, status FROM sessions ORDER BY number")
         ]
 
-    async def set_status(self, session_id: str, status: SessionStatus) -> None:
-        await self._writer.run(
-            lambda connection: connection.execute("UPDATE sessions SET status = ? WHERE id = ?", (status, session_id))
-        )
-
     async def delete_session(self, session_id: str) -> bool:
-        """Remove a session with its turns and findings; its rollouts stay. False: there was none."""
+        """Remove a session with its turns and findings. False: there was none."""
         self._touched.pop(session_id, None)
         self._stored_contexts.pop(session_id, None)
         return await self._writer.run(
@@ -238,7 +233,7 @@ class Store:
         rows = self._read(f"SELECT digest, document FROM contexts WHERE session = {_NUMBER}", session_id)
         return {digest: orjson.loads(document) for digest, document in rows}
 
-    # -- findings and rollouts -----------------------------------------------------------------------------------------
+    # -- findings ------------------------------------------------------------------------------------------------------
 
     async def add_findings(self, session_id: str, findings: Sequence[Finding], turn_id: str | None = None) -> None:
         """Add findings to the session. A turn's own findings come with `commit_turn`.
@@ -264,17 +259,6 @@ class Store:
         query = f"SELECT code, count(*) FROM findings WHERE session = {_NUMBER} GROUP BY code"
         with self._scanning:
             return Counter(dict(self._scanner.execute(query, (session_id,))))
-
-    async def put_rollout(self, rollout_id: str, session_id: str, record: Mapping[str, Any]) -> None:
-        """Store or replace the record of one rollout; it outlives its session."""
-        row = (rollout_id, session_id, time.time(), _json(record))
-        await self._writer.run(
-            lambda connection: connection.execute("INSERT OR REPLACE INTO rollouts VALUES (?, ?, ?, ?)", row)
-        )
-
-    def rollout(self, rollout_id: str) -> dict[str, Any] | None:
-        rows = self._read("SELECT record FROM rollouts WHERE id = ?", rollout_id)
-        return orjson.loads(rows[0][0]) if rows else None
 
     # -- reading -------------------------------------------------------------------------------------------------------
 

@@ -59,12 +59,6 @@ CREATE TABLE IF NOT EXISTS findings (
     detail TEXT NOT NULL
 );
 CREATE INDEX IF NOT EXISTS findings_of_turn ON findings (session, turn);
-CREATE TABLE IF NOT EXISTS rollouts (
-    id TEXT PRIMARY KEY,
-    session TEXT NOT NULL,
-    created_at REAL NOT NULL,
-    record BLOB NOT NULL
-);
 """
 
 TURN_COLUMNS = (
