@@ -102,6 +102,7 @@ def change(before: Sequence[Sample], after: Sequence[Sample], seed: int = 0) -> 
 
 
 def by_harness(samples: Iterable[Sample]) -> dict[str, list[Sample]]:
+    """The samples of each harness, in their order."""
     grouped: dict[str, list[Sample]] = {}
     for sample in samples:
         grouped.setdefault(sample.harness, []).append(sample)

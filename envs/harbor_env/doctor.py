@@ -46,6 +46,7 @@ def diagnose(*, llm_url: str = "", tokenizer: str = "") -> Iterator[Check]:
 
 
 def check_python(found: tuple[int, ...] = sys.version_info[:3]) -> Check:
+    """Whether tasks can be run with this Python, and not the client alone."""
     text = ".".join(map(str, found))
     if found >= (3, 12):
         return Check("Python", "ok", text)
@@ -64,6 +65,7 @@ def check_sandbox() -> Iterator[Check]:
 
 
 def check_package(name: str, purpose: str, missing: Literal["warn", "fail"], advice: str) -> Check:
+    """The installed version of a distribution; without it the state is `missing`, and `advice` says how to get it."""
     try:
         return Check(name, "ok", version(name))
     except PackageNotFoundError:
@@ -71,6 +73,7 @@ def check_package(name: str, purpose: str, missing: Literal["warn", "fail"], adv
 
 
 def check_disk(folder: Path) -> Check:
+    """Whether there is room at `folder` for layers and rollouts."""
     free = shutil.disk_usage(folder).free
     found = f"{free / 1e9:.0f} GB free at {folder}"
     if free >= DISK_NEEDED:
@@ -87,6 +90,7 @@ def check_node() -> Check:
 
 
 def check_embedded() -> Check:
+    """Whether rollouts can be sampled here without an engine of the user's own."""
     if find_spec("xllamacpp") is None:
         advice = "pip install 'openenv-harbor-env[embedded]', or give --llm-url."
         return Check("embedded engine", "warn", "xllamacpp is not installed", advice)
@@ -95,6 +99,7 @@ def check_embedded() -> Check:
 
 
 def check_tokenizer(tokenizer: str) -> Check:
+    """Loads it as the gateway does, and says how far its chat template can be trusted with token ids."""
     try:
         from harbor_env.gateway.rendering.load import load_renderer
 

@@ -41,6 +41,7 @@ class Standing:
 
 
 def standing(results: Iterable[RolloutResult]) -> Standing:
+    """Counts over all results; mean and passes over those that scored alone."""
     found = list(results)
     rewards = [result.reward for result in found if result.reward is not None]
     turns, rows, tokens = (sum(r.counts.get(key, 0) for r in found) for key in ("turns", "rows", "sampled_tokens"))

@@ -34,6 +34,7 @@ def result_line(result: RolloutResult) -> str:
 
 
 def failure(result: RolloutResult) -> str:
+    """The kind of failure and its sentence on one line, "" for a rollout that scored."""
     return f"{result.reason.kind}: {one_line(result.reason.sentence)}" if result.reason else ""
 
 

@@ -14,6 +14,8 @@ from pathlib import Path
 
 @dataclass(frozen=True, slots=True)
 class Places:
+    """Folders of this user: `cache` keeps what can be fetched or made again, `scratch` what a run alone needs."""
+
     cache: Path
     scratch: Path
 

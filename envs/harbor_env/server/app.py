@@ -125,6 +125,7 @@ def _way_out(config: ServerConfig, door: socket.socket) -> AbstractAsyncContextM
 
 
 def uvicorn_config(app: FastAPI, config: ServerConfig) -> uvicorn.Config:
+    """How the environment server is served: pings notice a client that is gone, however long its step runs."""
     return uvicorn.Config(
         app,
         host=config.host,

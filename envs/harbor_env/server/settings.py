@@ -26,6 +26,7 @@ def fitting_envs(cores: int, memory: int) -> int:
 
 
 def this_machine() -> int:
+    """How many episodes at a time its processors and memory bear."""
     memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
     return fitting_envs(len(os.sched_getaffinity(0)), memory)
 

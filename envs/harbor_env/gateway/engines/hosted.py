@@ -70,6 +70,7 @@ def _refused_parameter(error: RefusedError, body: dict[str, Any]) -> str | None:
 
 
 def open_hosted(spec: EngineSpec) -> HostedEngine:
+    """A chat API at the spec's URL. UsageError: the spec has options, of which there are none."""
     spec.only()
     url = spec.base_url()
     connection = Connection(url, api_key=spec.api_key, timeout=spec.timeout, proxies=True)

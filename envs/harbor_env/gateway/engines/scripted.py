@@ -179,6 +179,7 @@ def _from_name(name: str) -> Any:
 
 
 def open_scripted(spec: EngineSpec) -> ScriptedEngine:
+    """The policy the argument names, spoken with the spec's renderer. UsageError: none, or an unknown option."""
     spec.only("noncanonical", "odd_json", "seed", "delay", "window")
     if spec.renderer is None:
         raise UsageError("A scripted engine speaks for a model: give --tokenizer a folder or a .gguf file.")

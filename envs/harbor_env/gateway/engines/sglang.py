@@ -80,6 +80,7 @@ def _pair(row: Any) -> tuple[Any, Any]:
 
 
 def open_sglang(spec: EngineSpec) -> SglangEngine:
+    """The server at the spec's URL. UsageError: the spec has options, of which there are none."""
     spec.only()
     connection = Connection(spec.base_url().removesuffix("/v1"), api_key=spec.api_key, timeout=spec.timeout)
     return SglangEngine(connection, model=spec.model, prompt_ids=prompt_of(spec.renderer))

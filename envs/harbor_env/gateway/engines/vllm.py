@@ -97,6 +97,7 @@ def _because(path: str, reasons: list[str]) -> str:
 
 
 def open_vllm(spec: EngineSpec) -> VllmEngine:
+    """The server at the spec's URL; its one option is `vocab_size`, in tokens. UsageError: there is another."""
     spec.only("vocab_size")
     connection = Connection(spec.base_url().removesuffix("/v1"), api_key=spec.api_key, timeout=spec.timeout)
     vocab_size = int(spec.number("vocab_size", 0)) or None
