@@ -162,7 +162,7 @@ def test_a_dead_engine_is_refused_before_anything_runs(tmp_path: Path) -> None:
     words += ["--tokenizer", str(qwen3_dir()), "--out", str(tmp_path / "out")]
     done = command(*words, "--llm-url", "http://127.0.0.1:9", "--model", "m")
     assert done.returncode == 2, done
-    assert "http://127.0.0.1:9 is down" in done.stderr
+    assert "nothing listens at http://127.0.0.1:9" in done.stderr
     assert "--wait-for-engine" in done.stderr
     assert not (tmp_path / "out" / "results.jsonl").exists()
 

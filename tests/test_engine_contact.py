@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import socket
 from pathlib import Path
 
 import pytest
 
-from harbor_env.engine_contact import reached
+from harbor_env.engine_contact import check_listening, reached
 from harbor_env.errors import EngineError, UsageError
 from harbor_env.rollout import GatewayAddress
 from harbor_env.serving_gateway import EngineFlags
@@ -52,3 +53,11 @@ async def test_a_model_the_engine_does_not_serve_is_not_waited_for(tmp_path: Pat
     async with serving(tmp_path, FakeEngine(down=WRONG_MODEL)) as served:
         with pytest.raises(UsageError, match="cannot be used"):
             await reached(EngineFlags(), GatewayAddress(served.url), pytest.fail, patience=60)
+
+
+async def test_an_address_where_nothing_listens_is_told_at_once() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        url = f"http://127.0.0.1:{server.getsockname()[1]}"
+        await check_listening(url)
+    with pytest.raises(UsageError, match=r"nothing listens at .* --wait-for-engine"):
+        await check_listening(url)

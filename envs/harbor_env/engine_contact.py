@@ -10,6 +10,7 @@ import asyncio
 import re
 import time
 from collections.abc import Callable
+from urllib.parse import urlsplit
 
 import aiohttp
 
@@ -21,6 +22,7 @@ from harbor_env.serving_gateway import EngineFlags, address_of
 POLL = 3.0
 """Seconds between two questions to an engine that is not there yet."""
 ANSWERED_WITHIN = 120.0
+CONNECTED_WITHIN = 10.0
 _NOT_YET = re.compile(r" answered 5\d\d:")
 """In the words of a gateway: the engine answers, but says itself that it cannot serve, as while it loads a model."""
 
@@ -49,6 +51,19 @@ async def reached(
             said = problem
             say(f"Waiting up to {deadline - time.monotonic():.0f} s for the engine: {problem}")
         await asyncio.sleep(poll)
+
+
+async def check_listening(url: str) -> None:
+    """UsageError where nothing takes connections at the engine's URL: told before anything slow begins."""
+    parts = urlsplit(url)
+    port = parts.port or (443 if parts.scheme == "https" else 80)
+    try:
+        async with asyncio.timeout(CONNECTED_WITHIN):
+            _, writer = await asyncio.open_connection(parts.hostname, port)
+    except (OSError, TimeoutError) as error:
+        why = "no answer in time" if isinstance(error, TimeoutError) else str(error)
+        raise UsageError(_advice(f"nothing listens at {url} ({why})", waited=0.0, hopeless=False)) from error
+    writer.close()
 
 
 async def _ask(address: GatewayAddress) -> tuple[str, bool]:

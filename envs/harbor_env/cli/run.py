@@ -18,7 +18,7 @@ from harbor_env.cli.interrupting import interruptible
 from harbor_env.cli.order import Order
 from harbor_env.cli.report import Report
 from harbor_env.cli.way import check_way
-from harbor_env.engine_contact import reached
+from harbor_env.engine_contact import check_listening, reached
 from harbor_env.errors import UsageError
 from harbor_env.exposing import Door, find_exposer
 from harbor_env.harnesses import find
@@ -39,6 +39,8 @@ async def run(order: Order) -> int:
     """Run the batch; returns the exit status: 0 where it ended, 3 where none of its rollouts could be scored."""
     order.check()
     revision, tasks = _chosen_tasks(order)
+    if order.engine.llm_url and not order.wait_for_engine:
+        await check_listening(order.engine.llm_url)
     jobs = plan_jobs([(number, task.path) for number, task in tasks], order.harnesses, order.attempts, order.rotate)
     by_path = {task.path: task for _, task in tasks}
     out = order.out
