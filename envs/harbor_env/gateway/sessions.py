@@ -9,7 +9,7 @@ import math
 import secrets
 import time
 from collections import OrderedDict
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
@@ -21,6 +21,9 @@ from harbor_env.gateway.session import Session, new_session
 from harbor_env.gateway.store import Committed, SessionRecord, Store
 from harbor_env.gateway.types import Turn
 from harbor_env.harnesses import RoleMarker
+
+Clock = Callable[[], float]
+"""Seconds since the epoch."""
 
 KEPT = 4096
 """Sessions kept in memory; the one used longest ago is forgotten first."""
@@ -41,6 +44,7 @@ class LiveSession:
     seq: int = 0
     in_flight: int = 0
     first_call: float = math.inf
+    clock: Clock = time.time
 
     def seconds(self, now: float) -> float:
         """Wall time since the session's first call, whichever process it came to."""
@@ -67,11 +71,12 @@ class Opened:
 
 
 class Sessions:
-    """Opens, finds and forgets sessions."""
+    """Opens, finds and forgets sessions. `clock` is what their wall time is measured with."""
 
     def __init__(self, store: Store, engines: EnginePool) -> None:
         self._store = store
         self._engines = engines
+        self.clock: Clock = time.time
         self._live: OrderedDict[str, LiveSession] = OrderedDict()
         self._ids: dict[str, str] = {}
 
@@ -112,7 +117,7 @@ class Sessions:
         options = options_from_json(record.options)
         engine = await self._engines.get(options.engine)
         if record.id not in self._live:
-            self._live[record.id] = _live_session(record.id, options, engine)
+            self._live[record.id] = _live_session(record.id, options, engine, self.clock)
         self._ids[secret] = record.id
         while len(self._live) > KEPT:
             self._forget(next(iter(self._live)))
@@ -124,7 +129,7 @@ class Sessions:
             del self._ids[secret]
 
 
-def _live_session(session_id: str, options: SessionOptions, engine: OpenEngine) -> LiveSession:
+def _live_session(session_id: str, options: SessionOptions, engine: OpenEngine, clock: Clock) -> LiveSession:
     info = engine.info
     try:
         session = new_session(
@@ -132,7 +137,7 @@ def _live_session(session_id: str, options: SessionOptions, engine: OpenEngine) 
         )
     except UsageError as error:  # a template variable this model's template has not
         raise GatewayError("bad_request", f"template_kwargs: {error}") from error
-    return LiveSession(session, engine, markers_of(options.metadata.get("harness")))
+    return LiveSession(session, engine, markers_of(options.metadata.get("harness")), clock=clock)
 
 
 def options_from_json(document: Mapping[str, Any]) -> SessionOptions:

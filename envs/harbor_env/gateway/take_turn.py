@@ -42,7 +42,7 @@ async def take_turn(
     of the harness it belongs to. Raises GatewayError, EngineError among them; the session is then as it was.
     """
     await pace.turn()
-    now = time.time()
+    now = live.clock()
     outcome: Plan | Stop | Answer = plan(live, call, now)
     if isinstance(outcome, Plan):
         live.first_call = min(live.first_call, now)
@@ -66,7 +66,7 @@ def _written(dialect: Dialect, reply: Reply, call: Call) -> Answer:
 async def _take_planned(
     store: Store, pace: Pace, live: LiveSession, planned: Plan, dialect: Dialect, headers: Mapping[str, str]
 ) -> Answer | Stop:
-    began = time.time()
+    began = live.clock()
     try:
         generation = await _generate(live, planned)
     except EngineError as error:
@@ -75,7 +75,7 @@ async def _take_planned(
         raise
     if isinstance(generation, Stop):
         return generation
-    seconds = time.time() - began
+    seconds = live.clock() - began
     facts = {"dialect": dialect.name, "headers": headers, "began": round(began, 3), "engine_s": round(seconds, 3)}
     context = {"tools": planned.call.tools, "template_kwargs": live.session.options.template_kwargs}
     role = conversation_role(live.markers, headers, planned.call, planned.parent)
@@ -134,14 +134,14 @@ async def _generate(live: LiveSession, planned: Plan) -> Generation | Stop:
         turn_index=planned.turn_index,
         renderer=renderer,
     )
-    left = None if budget.max_seconds is None else budget.max_seconds - live.seconds(time.time())
+    left = None if budget.max_seconds is None else budget.max_seconds - live.seconds(live.clock())
     try:
         async with asyncio.timeout(left) as deadline:
             generation = await live.engine.engine.generate(request)
     except TimeoutError:
         if not deadline.expired() or budget.max_seconds is None:
             raise
-        return seconds_stop(budget.max_seconds, max(budget.max_seconds, live.seconds(time.time())))
+        return seconds_stop(budget.max_seconds, max(budget.max_seconds, live.seconds(live.clock())))
     if generation.finish == "abort":
         raise EngineError("engine_error", "The engine aborted this generation; asking again may work.")
     return generation
