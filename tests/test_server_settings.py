@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import inspect
 import os
+import tomllib
 from pathlib import Path
 
 import pytest
 
+import harbor_env
 from harbor_env.cli.serve import serve
 from harbor_env.errors import UsageError
 from harbor_env.keys import KEYS, forget_keys
-from harbor_env.server.settings import PREFIX, ServerConfig, from_environment
+from harbor_env.server.settings import DISTRIBUTION, PREFIX, ServerConfig, from_environment, own_version
 from harbor_env.serving_gateway import EngineFlags
 
 NAMES = {"llm_api_key": "OPENENV_LLM_API_KEY", "gateway": f"{PREFIX}GATEWAY_URL"}
@@ -76,3 +78,8 @@ def test_keys_are_neither_shown_nor_inherited(monkeypatch: pytest.MonkeyPatch) -
     assert "hidden-key" not in repr(config)
     forget_keys()
     assert [name for name in KEYS.values() if name in os.environ] == []
+
+
+def test_the_server_tells_the_version_its_package_declares() -> None:
+    declared = tomllib.loads((Path(harbor_env.__file__).parent / "pyproject.toml").read_text())["project"]
+    assert (DISTRIBUTION, own_version()) == (declared["name"], declared["version"])

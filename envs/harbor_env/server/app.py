@@ -34,7 +34,7 @@ from harbor_env.server.connections import CURRENT, Connections
 from harbor_env.server.environment import HarborEnvironment
 from harbor_env.server.guard import Guard
 from harbor_env.server.listening import SETTINGS, Server, beside, bind, url_of
-from harbor_env.server.settings import ServerConfig, from_environment
+from harbor_env.server.settings import ServerConfig, from_environment, own_version
 
 NAME = "harbor_env"
 
@@ -53,7 +53,7 @@ class EpisodeServer(HTTPEnvServer):  # type: ignore[misc]
 def create_app(config: ServerConfig, backend: Backend | None = None) -> FastAPI:
     """The app; its start opens `backend`, the gateway with it, unless that has been done."""
     shared = backend or Backend(config)
-    app = FastAPI(title="openenv-harbor", version="1.0.0", description="Harbor tasks as an OpenEnv environment.")
+    app = FastAPI(title="openenv-harbor", version=own_version(), description="Harbor tasks as an OpenEnv environment.")
     server = EpisodeServer(
         partial(HarborEnvironment, shared),
         HarborAction,

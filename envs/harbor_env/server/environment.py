@@ -25,6 +25,7 @@ from harbor_env.server.backend import Backend
 from harbor_env.server.catalog import Chosen, split_type
 from harbor_env.server.connections import CURRENT
 from harbor_env.server.order import make_order
+from harbor_env.server.settings import own_version
 from harbor_env.server.worker import At
 
 SHOWN = 500
@@ -127,7 +128,7 @@ class HarborEnvironment(Environment[HarborAction, HarborObservation, HarborState
         return EnvironmentMetadata(
             name="harbor_env",
             description="Harbor tasks and unmodified coding agents, with the ids and log probabilities of every token.",
-            version="0.1.0",
+            version=own_version(),
         )
 
     def list_splits(self) -> list[dict[str, Any]]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 
 from harbor_env.config import is_loopback
@@ -14,6 +15,7 @@ from harbor_env.json_flags import json_object
 from harbor_env.serving_gateway import EngineFlags
 
 PREFIX = "OPENENV_HARBOR_"
+DISTRIBUTION = "openenv-harbor-env"
 ROLLOUT_BYTES = 300 * 2**20
 """Memory one rollout takes beside the engine: its process and a harness in a local sandbox."""
 ROLLOUTS_PER_CORE = 32
@@ -23,6 +25,14 @@ ROLLOUTS_PER_CORE = 32
 def fitting_envs(cores: int, memory: int) -> int:
     """Episodes a machine of that many cores and bytes of memory holds at a time."""
     return max(1, min(ROLLOUTS_PER_CORE * cores, memory // ROLLOUT_BYTES))
+
+
+def own_version() -> str:
+    """The version of the installed package; "unknown" where it runs from a folder nobody installed."""
+    try:
+        return version(DISTRIBUTION)
+    except PackageNotFoundError:
+        return "unknown"
 
 
 def this_machine() -> int:
