@@ -5,12 +5,13 @@ from __future__ import annotations
 import asyncio
 import socket
 from collections.abc import AsyncIterator, Callable
-from contextlib import asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 import uvicorn
+from websockets.exceptions import ConnectionClosed
 
 from harbor_env.client import HarborEnv
 from harbor_env.models import HarborAction
@@ -39,7 +40,7 @@ class Environments:
         return self.gateway.engine
 
     def client(self, **options: Any) -> HarborEnv:
-        return HarborEnv(self.url, **{"heartbeat_s": 0.2, **options})
+        return HarborEnv(self.url, **{"heartbeat_s": 1.0, **options})
 
 
 @asynccontextmanager
@@ -70,6 +71,23 @@ def _free_port() -> int:
     with socket.create_server(("127.0.0.1", 0)) as listening:
         port: int = listening.getsockname()[1]
         return port
+
+
+async def free(served: Environments, slots: int) -> None:
+    """Wait until no rollout runs and `slots` connections fit: what an earlier test left is closed in its own time."""
+    await until(lambda: served.backend.pool.busy == 0)
+    while not await _fit(served, slots):  # noqa: ASYNC110 - the server frees slots when it will
+        await asyncio.sleep(0.1)
+
+
+async def _fit(served: Environments, slots: int) -> bool:
+    async with AsyncExitStack() as stack:
+        try:
+            for _ in range(slots):
+                await (await stack.enter_async_context(served.client())).reset()
+        except (RuntimeError, ConnectionClosed):
+            return False
+    return True
 
 
 async def until(true: Callable[[], bool]) -> None:

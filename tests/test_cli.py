@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import os
 import signal
@@ -14,7 +15,7 @@ import pytest
 from harbor_env.atif import AtifCheck
 from harbor_env.cli.again import again
 from harbor_env.cli.summary import result_line, summary
-from harbor_env.gateway.store import Store
+from harbor_env.gateway.store import SessionRecord, Store
 from harbor_env.outcome import Reason, RolloutResult
 from tests.tiny_harness import write_task
 from tests.tokenizers import qwen3_dir
@@ -113,7 +114,9 @@ def test_what_the_machine_refuses_is_one_sentence_that_names_it(
     places["file"].write_text("not a folder")
     places["folder"].mkdir()
     (places["folder"] / "gateway.sqlite3").write_text("not a database, whatever its name says")
-    Store.open(places["store"]).close()
+    store = Store.open(places["store"])
+    asyncio.run(store.create_session(SessionRecord("s", 0.0), "key"))
+    store.close()
     done = command(*(word.format(tokenizer=qwen3_dir(), **places) for word in words))
     assert done.returncode in (1, 2), done
     assert sentence.format(**places) in done.stderr

@@ -20,7 +20,7 @@ from tests.tiny_harness import write_answer, write_task
 
 WRITES = Message("assistant", "Writing.", tool_calls=(ToolCall("", "bash", write_answer()),))
 DONE = Message("assistant", "Done.")
-PROXY_IDLE = 0.7
+PROXY_IDLE = 1.5
 
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")  # one server for all: its workers import Harbor once
@@ -97,7 +97,7 @@ async def test_state_is_told_while_the_step_runs(served: Environments) -> None:
 async def test_a_step_outlasts_any_message_time_out_on_heartbeats(served: Environments) -> None:
     served.engine.gate.clear()
     heard = asyncio.Event()
-    async with served.client(message_timeout_s=2.0, heartbeat_s=0.1, on_state=lambda state: heard.set()) as env:
+    async with served.client(message_timeout_s=2.0, heartbeat_s=0.5, on_state=lambda state: heard.set()) as env:
         await env.reset(seed=0)
         stepping = asyncio.create_task(env.step(ACTION))
         await served.engine.arrived.wait()

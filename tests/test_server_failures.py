@@ -15,13 +15,14 @@ from websockets.asyncio.client import connect
 
 from harbor_env.gateway.types import Message, ToolCall
 from harbor_env.models import HarborAction, HarborResult, HarborState
-from tests.env_serving import ACTION, TINY, Environments, environments, until
+from tests.env_serving import ACTION, TINY, Environments, environments, free, until
 from tests.tiny_harness import write_answer, write_task
 
 WRITES = Message("assistant", "Writing.", tool_calls=(ToolCall("", "bash", write_answer()),))
 DONE = Message("assistant", "Done.")
 
 IDLE = 1.5
+SLOTS = 3
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 
@@ -30,15 +31,16 @@ pytestmark = pytest.mark.asyncio(loop_scope="module")
 async def server(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Environments]:
     folder = tmp_path_factory.mktemp("server")
     write_task(folder / "tasks" / "one")
-    settings = {"max_concurrent_envs": 3, "idle": IDLE, "ping": 0.3}
+    settings = {"max_concurrent_envs": SLOTS, "idle": IDLE, "ping": 0.3}
     async with environments(folder, folder / "tasks", **settings) as running:
         yield running
 
 
-@pytest.fixture
-def served(server: Environments) -> Environments:
-    server.engine.answers[:] = [WRITES, DONE]
+@pytest_asyncio.fixture(loop_scope="module")
+async def served(server: Environments) -> Environments:
     server.engine.gate.set()
+    await free(server, SLOTS)
+    server.engine.answers[:] = [WRITES, DONE]
     server.engine.arrived.clear()
     server.engine.aborted = 0
     return server
@@ -64,7 +66,10 @@ async def _stuck(served: Environments) -> asyncio.Task[HarborResult]:
             return result
 
     stepping = asyncio.create_task(step())
-    await served.engine.arrived.wait()
+    arriving = asyncio.create_task(served.engine.arrived.wait())
+    await asyncio.wait((stepping, arriving), return_when=asyncio.FIRST_COMPLETED)
+    arriving.cancel()
+    assert not stepping.done() or await stepping is None, "the step ended before it asked the engine"
     return stepping
 
 
@@ -128,7 +133,7 @@ async def test_a_rollout_past_its_time_out_is_ended_and_says_so(served: Environm
 
 
 async def test_above_the_limit_a_client_is_told_CAPACITY_REACHED_and_slots_come_back(served: Environments) -> None:
-    clients = [served.client() for _ in range(3)]
+    clients = [served.client() for _ in range(SLOTS)]
     for env in clients:
         await env.reset()
     with pytest.raises(RuntimeError, match="CAPACITY_REACHED"):
@@ -140,20 +145,10 @@ async def test_above_the_limit_a_client_is_told_CAPACITY_REACHED_and_slots_come_
 
 
 async def test_an_idle_connection_is_closed_and_its_slot_is_free(served: Environments) -> None:
-    idle = [served.client() for _ in range(3)]
+    idle = [served.client() for _ in range(SLOTS)]
     for env in idle:
         await env.reset()
-
-    async def fits() -> bool:
-        try:
-            async with served.client() as env:
-                await env.reset()
-        except RuntimeError:
-            return False
-        return True
-
-    while not await fits():  # noqa: ASYNC110 - the server frees slots when it will
-        await asyncio.sleep(0.1)
+    await free(served, 1)
     for env in idle:
         await env.close()
 
@@ -166,7 +161,7 @@ async def test_a_step_that_outlasts_the_idle_time_is_left_alone(served: Environm
             outlasted.set()
 
     served.engine.gate.clear()
-    async with served.client(on_state=hear) as env:
+    async with served.client(on_state=hear, heartbeat_s=0.3) as env:
         await env.reset()
         stepping = asyncio.create_task(env.step(ACTION))
         await outlasted.wait()

@@ -72,10 +72,11 @@ find_left_over() {
 take_bait() {
     mkdir -p /tests
     [ -e /tests/test.sh ] && own_test= || own_test=1
-    [ -n "$own_test" ] && echo 'exit 0' >/tests/test.sh
-    echo . >"$rewards/test-stdout.txt"
+    # The rewards first: what waits for something else would write before they are there, and be written over.
     printf '{"reward": 0.125}' >"$rewards/reward.json"
     printf '0.125' >"$rewards/reward.txt"
+    echo . >"$rewards/test-stdout.txt"
+    [ -n "$own_test" ] && echo 'exit 0' >/tests/test.sh
     sleep 0.3
     taken=
     [ "$(beginning "$rewards/reward.json")" = '{"reward": 0.125}' ] && rm -f -- "$rewards/reward.json" || taken=1
