@@ -30,6 +30,7 @@ BESIDE: Mapping[str, tuple[str, ...]] = {"aider": ("root_other_history",), "open
 
 ANY = "any case"
 DELETED = Reason("a reply without a valid call is deleted from its history, an error message takes its place", rows=2)
+FILLED = Reason("litellm puts a sentence in the place of an empty reply", rows=2)
 AGAIN = Reason("the reply is thrown away and the same prompt asked again", untrained=1)
 
 REASONS: Mapping[tuple[str, str], Reason] = {
@@ -43,7 +44,8 @@ REASONS: Mapping[tuple[str, str], Reason] = {
     ("qwen-coder", "malformed arguments"): AGAIN,
     ("qwen-coder", "empty reply"): AGAIN,
     ("qwen-coder", "length cut"): AGAIN,
-    ("terminus-2@messages", "empty reply"): Reason("litellm puts a sentence in the place of an empty reply", 2),
+    ("openhands-sdk@messages", "empty reply"): FILLED,
+    ("terminus-2@messages", "empty reply"): FILLED,
     ("aider", ANY): Reason("files are put in front of what was said before they were added", 2, 0, ()),
 }
 """By harness, with or without its dialect, and case."""
