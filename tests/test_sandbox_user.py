@@ -15,7 +15,7 @@ from harbor_env.sandboxes.leftovers import remove_tree
 from tests.sandbox_world import DATA, REPO, needs_sandbox
 
 NOBODY = 65534
-FILES = ("commands", "network", "lifecycle", "limits", "transfer", "layers", "trial")
+FILES = ("commands", "network", "lifecycle", "limits", "transfer", "layers", "trial", "warm")
 
 
 @pytest.fixture

@@ -54,6 +54,7 @@ class HarborAction(Action):  # type: ignore[misc]
     """Run one harness on the episode's task in one sandbox.
 
     `agent_timeout` (seconds) replaces the task's own; `timeout` bounds the whole step, set-up and verifier included.
+    `warm` forks a harness that can be forked, in the local sandbox.
     `task` and `split` name the task where no `reset` did, as over plain HTTP, whose requests share no episode.
     """
 
@@ -69,6 +70,7 @@ class HarborAction(Action):  # type: ignore[misc]
     agent_timeout: float | None = Field(default=None, gt=0)
     agent_kwargs: dict[str, Any] = Field(default_factory=dict)
     timeout: float | None = Field(default=None, gt=0)
+    warm: bool = False
     task: str | int | None = None
     split: str = ""
 

@@ -28,6 +28,9 @@ from harbor_env.scrub import newest_tail, scrub_folder, scrub_text
 
 log = logging.getLogger(__name__)
 
+COLD_START = "cold_start"
+"""The finding of a rollout whose harness was to be started warm and was not; the log says why."""
+
 Progress = Callable[[str], None]
 """Told the name of each phase as it begins: session, sandbox, setup, agent, verifier, capture."""
 Opened = Callable[[OpenSession], None]
@@ -58,7 +61,8 @@ class RolloutSpec:
     """Everything one rollout is made from. `name` is its id and its file name; times are in seconds.
 
     `layers` are baked harnesses to mount. `agent_timeout` None keeps the task's own; `timeout` bounds the whole
-    rollout, verifier included. `session` is what else the session is opened with: template_kwargs, history, engine.
+    rollout, verifier included. `warm` forks a harness that can be
+    forked, in the local sandbox. `session` is what else the session is opened with: template_kwargs, history, engine.
     """
 
     name: str
@@ -78,6 +82,7 @@ class RolloutSpec:
     agent_env: Mapping[str, str] = field(default_factory=dict)
     sandbox_kwargs: Mapping[str, Any] = field(default_factory=dict)
     reward_key: str = ""
+    warm: bool = False
 
 
 @dataclass(slots=True)
@@ -91,6 +96,7 @@ class _Attempt:
     rewards: dict[str, float] = field(default_factory=dict)
     seconds: dict[str, float] = field(default_factory=dict)
     planted: Planted = field(default_factory=Planted)
+    cold: str = ""
     capture: Capture = field(default_factory=Capture)
     atif: AtifCheck = NO_ATIF
 
@@ -131,7 +137,7 @@ class _Attempt:
             rewards=self.rewards,
             seconds=self.seconds,
             counts=capture.counts,
-            findings=capture.findings,
+            findings={**capture.findings, **({COLD_START: 1} if self.cold else {})},
             atif=self.atif,
             level=(self.session.level if self.session else "") or spec.gateway.level,
             log_tail="" if outcome.ok else self.clean(newest_tail(self.logs / "agent")),
@@ -206,6 +212,9 @@ async def _run_trial(attempt: _Attempt, harness: Harness, session: OpenSession, 
     attempt.ran = replace(facts.ran, error=attempt.clean(facts.ran.error))
     attempt.rewards = facts.rewards
     attempt.planted = facts.planted
+    attempt.cold = facts.cold
+    if facts.cold:
+        log.warning("rollout %s: %s", attempt.spec.name, attempt.clean(facts.cold))
     attempt.seconds |= facts.seconds
 
 

@@ -29,6 +29,7 @@ from harbor_env.forgery import Planted
 from harbor_env.gateway_client import OpenSession
 from harbor_env.grading import VERIFIER, note_tests, planted
 from harbor_env.harnesses import Harness
+from harbor_env.harnesses.baking import warm_start
 from harbor_env.outcome import Phase, Ran
 from harbor_env.sandboxes import environment_config
 from harbor_env.sandboxes.backends import check_reach, check_ready, pace_of
@@ -52,12 +53,14 @@ STARTS: dict[TrialEvent, Phase] = {
 
 @dataclass(frozen=True, slots=True)
 class TrialFacts:
-    """How far the trial came, what the verifier wrote, seconds per phase, and what the agent left where it grades."""
+    """How far the trial came, what the verifier wrote, seconds per phase, what the agent left where it grades,
+    and why it was started cold where it was to be warm."""
 
     ran: Ran
     rewards: dict[str, float] = field(default_factory=dict)
     seconds: dict[str, float] = field(default_factory=dict)
     planted: Planted = field(default_factory=Planted)
+    cold: str = ""
 
     @property
     def refused(self) -> bool:
@@ -126,7 +129,8 @@ async def _run_once(
             trial.add_hook(event, hear)
         facts = _facts(await trial.run())
         queued = {"queue": round(place.waited, 3)} if place.waited >= WORTH_TELLING else {}
-    return replace(facts, seconds={**facts.seconds, **queued}, planted=planted(trial.paths.trial_dir))
+    cold = getattr(trial.agent_environment, "cold", "")
+    return replace(facts, seconds={**facts.seconds, **queued}, planted=planted(trial.paths.trial_dir), cold=cold)
 
 
 def _trial_config(spec: RolloutSpec, harness: Harness, session: OpenSession) -> TrialConfig:
@@ -141,13 +145,14 @@ def _trial_config(spec: RolloutSpec, harness: Harness, session: OpenSession) -> 
         kwargs=spec.agent_kwargs,
         env=spec.agent_env,
     )
+    warm = warm_start(harness) if spec.warm and spec.sandbox == "local" else {}
     return TrialConfig(
         task=TaskConfig(path=spec.task),
         trial_name=spec.name,
         trials_dir=spec.out / "logs",
         agent=agent_config(harness, connection),
         verifier=VerifierConfig(import_path=VERIFIER),
-        environment=environment_config(spec.sandbox, gateway=root, layers=spec.layers, **spec.sandbox_kwargs),
+        environment=environment_config(spec.sandbox, gateway=root, layers=spec.layers, **warm, **spec.sandbox_kwargs),
     )
 
 

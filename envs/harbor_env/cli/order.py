@@ -36,6 +36,7 @@ class Order:
     count: int = 1
     attempts: int = 1
     sandbox: str = "local"
+    warm: bool = False
     expose: str = ""
     concurrency: int = 1
     retries: int = 0
@@ -68,6 +69,8 @@ class Order:
             raise UsageError("--harness names at least one harness, for example mini-swe-agent.")
         for name in self.harnesses:
             find(name)
+        if self.warm and self.sandbox != "local":
+            raise UsageError(f"--warm is for the local sandbox; leave it out for {self.sandbox}.")
         if self.expose:
             find_exposer(self.expose)
         check_ready(self.sandbox, os.environ, Path.home())
@@ -111,6 +114,7 @@ class Order:
             gateway=address,
             out=out,
             sandbox=self.sandbox,
+            warm=self.warm,
             layers=layers[job.harness],
             sampling={**self.sampling, **seed},
             budget=self.budget,

@@ -32,6 +32,7 @@ def rollout(
         str, Option(help="Harnesses change by task or by attempt, or every harness gets every task.")
     ] = "task",
     sandbox: Annotated[str, Option(help="local, or any backend of Harbor's: docker, e2b, daytona, modal.")] = "local",
+    warm: Annotated[bool, Option("--warm", help="Fork Python harnesses in the local sandbox; see docs.")] = False,
     expose: Annotated[
         str, Option(help="How a sandbox elsewhere reaches the gateway: cloudflared, gradio or module:Name.")
     ] = "",
@@ -100,6 +101,7 @@ def rollout(
         harnesses=tuple(name.strip() for name in harness.split(",") if name.strip()),
         rotate=rotate,  # type: ignore[arg-type]  # checked with the rest
         sandbox=sandbox,
+        warm=warm,
         expose=expose,
         concurrency=concurrency,
         retries=retries,

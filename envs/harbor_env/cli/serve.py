@@ -35,6 +35,7 @@ def serve(
     expose: Annotated[str, Option(help="Get them an address: direct, gradio, cloudflared or module:Name.")] = "",
     data: Annotated[Path, Option(help="Folder of the gateway's store and the logs.")] = Path("server-data"),
     max_concurrent_envs: Annotated[int, Option(help="Episodes at a time; 0: what fits this machine.", min=0)] = 0,
+    warm: Annotated[bool, Option("--warm", help="Fork Python harnesses in the local sandbox; see docs.")] = False,
     idle: Annotated[float, Option(help="Seconds after which an idle episode loses its slot.", min=1)] = 900,
     keep_logs: Annotated[bool, Option(help="Keep the files of every rollout.")] = False,
 ) -> None:
@@ -84,6 +85,7 @@ def serve(
         max_concurrent_envs=max_concurrent_envs,
         gateway_workers=gateway_workers,
         idle=idle,
+        warm=warm,
         keep_logs=keep_logs,
     )
     asyncio.run(run(config))

@@ -59,6 +59,22 @@ class Bake:
 
 
 @dataclass(frozen=True, slots=True)
+class Warm:
+    """How a harness written in Python is started by forking a process that has imported it.
+
+    Of `modules`, those there are not are left out; none may look for files of a rollout's when it is imported.
+    `command` is what the harness is called by and `entry`, as `module:name`, what that calls. `python` and `script`,
+    which `command` stands for, lie in the layer, "" where `pypi.script` puts them.
+    """
+
+    modules: tuple[str, ...]
+    command: str
+    entry: str
+    python: str = ""
+    script: str = ""
+
+
+@dataclass(frozen=True, slots=True)
 class Harness:
     """Everything known about one harness.
 
@@ -75,6 +91,7 @@ class Harness:
     dialect: DialectName
     version: str = ""
     bake: Bake | None = None
+    warm: Warm | None = None
     base_url_suffix: str = ""
     key_variable: str = "OPENAI_API_KEY"
     key_place: KeyPlace = "key"

@@ -7,6 +7,7 @@ import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 from harbor_env.errors import UsageError
 from harbor_env.harnesses import Harness
@@ -49,3 +50,20 @@ async def bake_harness(harness: Harness, say: Callable[[str], None], *, fresh: b
     if not done:
         say(f"Baked {harness.name} {harness.version} in {time.monotonic() - began:.0f} s.")
     return layer.path
+
+
+def warm_start(harness: Harness) -> dict[str, Any]:
+    """What the local sandbox takes as `warm`: nothing where the harness cannot be started so."""
+    warm = harness.warm
+    if warm is None:
+        return {}
+    bin_folder = f"{PREFIX}/{harness.name}/python/bin"
+    facts = {
+        "modules": warm.modules,
+        "command": warm.command,
+        "entry": warm.entry,
+        "python": warm.python or f"{bin_folder}/python3",
+        "cold": warm.script or f"{bin_folder}/{warm.command}",
+        "env": {name: value for name, value in harness.env.items() if "{" not in value},
+    }
+    return {"warm": facts}

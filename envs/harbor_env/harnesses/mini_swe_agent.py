@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from harbor_env.harnesses import Bake, Harness
+from harbor_env.harnesses import Bake, Harness, Warm
 
 VERSION = "2.4.6"
 
@@ -27,12 +27,19 @@ rm -rf "$tools"
 ln -sf "$python/bin/mini-swe-agent" /usr/local/bin/mini-swe-agent
 """
 
+_IMPORTED = (
+    *("litellm", "litellm.proxy._types", "litellm._service_logger", "httpcore", "tenacity"),
+    *("typer.main", "prompt_toolkit.shortcuts", "rich.logging"),
+)
+
 MINI_SWE_AGENT = Harness(
     name="mini-swe-agent",
     agent="harbor_env.harnesses.litellm_adapters:BakedMiniSweAgent",
     dialect="chat",
     version=VERSION,
     bake=Bake(SCRIPT, "mini-swe-agent --help"),
+    # Its own modules look for its configuration when they are imported, so each rollout imports those itself.
+    warm=Warm(_IMPORTED, "mini-swe-agent", "minisweagent.run.mini:app"),
     base_url_suffix="/v1",
     key_variable="OPENAI_API_KEY",
     env={

@@ -11,12 +11,32 @@ import json
 import os
 import socket
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 from harbor_env.errors import SandboxError
 
-_PACKET = 65536
+_PACKET, _DESCRIPTORS = 65536, 16
 _GONE = "the sandbox ended before the command did"
+
+
+@dataclass(frozen=True, slots=True)
+class Door:
+    """Descriptors with which processes are started in a sandbox from outside, the owner's own.
+
+    `listener` is asked for them inside; `life` becomes readable when the sandbox has ended; `inner` are its namespaces,
+    in the order of `inside.door.NAMESPACES` without `user`.
+    """
+
+    listener: int
+    life: int
+    network: int
+    user: int
+    inner: tuple[int, ...]
+
+    def close(self) -> None:
+        for fd in (self.listener, self.life, self.network, self.user, *self.inner):
+            os.close(fd)
 
 
 class Control:
@@ -29,6 +49,7 @@ class Control:
         self._numbers = itertools.count(1)
         self._running: dict[int, asyncio.Future[int]] = {}
         self._listeners: list[asyncio.Future[socket.socket]] = []
+        self._doors: list[asyncio.Future[Door]] = []
         self._ready: asyncio.Future[list[str]] = self._loop.create_future()
         self._closed = False
         self._loop.add_reader(self._sock, self._readable)
@@ -71,6 +92,13 @@ class Control:
         self._send({"do": "listen", "address": address, "port": port})
         return await future
 
+    async def door(self, path: str) -> Door:
+        """A socket that listens at `path` inside, open to every user there, and all it takes to enter."""
+        future: asyncio.Future[Door] = self._loop.create_future()
+        self._doors.append(future)
+        self._send({"do": "door", "path": path})
+        return await future
+
     def close(self) -> None:
         if self._sock.fileno() >= 0:
             self._loop.remove_reader(self._sock)
@@ -85,7 +113,7 @@ class Control:
 
     def _readable(self) -> None:
         try:
-            data, fds, _, _ = socket.recv_fds(self._sock, _PACKET, 1)
+            data, fds, _, _ = socket.recv_fds(self._sock, _PACKET, _DESCRIPTORS)
         except BlockingIOError:
             return
         except OSError:
@@ -107,6 +135,8 @@ class Control:
             self._fail(message["failed"])
         elif "listener" in message:
             self._listened(message, fds)
+        elif "door" in message:
+            self._opened(message, fds)
 
     def _listened(self, message: dict[str, Any], fds: list[int]) -> None:
         future = self._listeners.pop(0)
@@ -120,11 +150,25 @@ class Control:
         else:
             future.set_result(listener)
 
+    def _opened(self, message: dict[str, Any], fds: list[int]) -> None:
+        future = self._doors.pop(0)
+        if not message["door"]:
+            if not future.done():
+                future.set_exception(SandboxError(f"the sandbox cannot be entered: {message['error']}"))
+            return
+        listener, life, network, user, *inner = fds
+        door = Door(listener, life, network, user, tuple(inner))
+        if future.done():
+            door.close()
+        else:
+            future.set_result(door)
+
     def _fail(self, why: str) -> None:
         self._closed = True
-        waiting: list[asyncio.Future[Any]] = [self._ready, *self._running.values(), *self._listeners]
+        waiting: list[asyncio.Future[Any]] = [self._ready, *self._running.values(), *self._listeners, *self._doors]
         self._running.clear()
         self._listeners.clear()
+        self._doors.clear()
         for future in waiting:
             if not future.done():
                 future.set_exception(SandboxError(why))

@@ -20,12 +20,14 @@ from harbor_env.errors import SandboxError, TaskError
 from harbor_env.sandboxes import transfer
 from harbor_env.sandboxes.build import Built, build
 from harbor_env.sandboxes.cgroups import find_hierarchy
+from harbor_env.sandboxes.fork_server import WarmStart
 from harbor_env.sandboxes.layers import open_layer
 from harbor_env.sandboxes.limits import Limits, enforce
 from harbor_env.sandboxes.network import Forwarder, check_allowlist, parse_address
 from harbor_env.sandboxes.places import places
 from harbor_env.sandboxes.preflight import obstacle
 from harbor_env.sandboxes.sandbox import OUTPUT_LIMIT, Bind, Command, Root, Sandbox
+from harbor_env.sandboxes.warm import Warming
 
 _said: set[str] = set()
 
@@ -35,7 +37,7 @@ class LocalEnvironment(BaseEnvironment):  # type: ignore[misc]
 
     `gateway` is what an allowlist lets through; `layers` are folders of baked layers, lowest first; `bases` maps images
     to root folders ("*" for all), the host's own programs by default. `max_processes` and `output_limit` (bytes per
-    stream of a command) always hold.
+    stream of a command) always hold. `warm`, the fields of a `WarmStart`, has the layers' harness start as a fork.
     """
 
     def __init__(
@@ -47,6 +49,7 @@ class LocalEnvironment(BaseEnvironment):  # type: ignore[misc]
         cache: str | None = None,
         max_processes: int = 2048,
         output_limit: int = OUTPUT_LIMIT,
+        warm: Mapping[str, Any] | None = None,
         **kwargs: Any,
     ) -> None:
         self.gateway = parse_address(gateway) if gateway else None
@@ -55,6 +58,7 @@ class LocalEnvironment(BaseEnvironment):  # type: ignore[misc]
         self._cache = cache
         self._max_processes = max_processes
         self._output_limit = output_limit
+        self._warming = Warming(WarmStart(**warm)) if warm else None
         self._sandbox: Sandbox | None = None
         self._forwarder = Forwarder(self.gateway) if self.gateway else None
         self._built: Built | None = None
@@ -109,8 +113,15 @@ class LocalEnvironment(BaseEnvironment):  # type: ignore[misc]
         self._built = built
         hosts = ((await self.gateway.resolve(), self.gateway.host),) if self.gateway else ()
         name = self.environment_name[:63] or "sandbox"
-        root = Root(built.base, (*self._layers, *built.layers), self._binds(), name, hosts)
-        self._sandbox = await Sandbox.start(where, root, limits=enforce(self._limits()))
+        warming = self._warming
+        if warming is not None:
+            await warming.prepare(where, built.base, self._layers)
+        layers = (*self._layers, *(warming.layers if warming else ()), *built.layers)
+        root = Root(built.base, layers, self._binds(), name, hosts)
+        user = warming.user if warming else None
+        self._sandbox = await Sandbox.start(where, root, limits=enforce(self._limits()), user=user)
+        if warming is not None:
+            await warming.attach(self._sandbox)
         self._say((*built.notes, *self._sandbox.notes, *self._unenforced()))
         await self._apply_network_policy(self._network_policy)
         await self._make_folders()
@@ -157,6 +168,11 @@ class LocalEnvironment(BaseEnvironment):  # type: ignore[misc]
             await self._forwarder.close()
 
     @property
+    def cold(self) -> str:
+        """Why the harness was not started warm although that was wanted; known once the sandbox has ended."""
+        return self._warming.cold if self._warming else ""
+
+    @property
     def sandbox(self) -> Sandbox:
         if self._sandbox is None:
             raise SandboxError("the sandbox has not been started")
@@ -168,6 +184,8 @@ class LocalEnvironment(BaseEnvironment):  # type: ignore[misc]
             await self._forwarder.close()
         if self._sandbox is not None:
             await self._sandbox.stop()
+            if self._warming is not None:
+                self._warming.finish(self._sandbox)
 
     async def exec(
         self,

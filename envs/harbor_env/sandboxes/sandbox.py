@@ -76,8 +76,12 @@ class Sandbox:
         self._claim = -1
 
     @classmethod
-    async def start(cls, where: Places, root: Root, *, limits: Enforcement = NO_LIMITS, keep: bool = False) -> Sandbox:
+    async def start(
+        cls, where: Places, root: Root, *, limits: Enforcement = NO_LIMITS, keep: bool = False, user: int | None = None
+    ) -> Sandbox:
         """A sandbox ready for commands; `limits` are its own from here on, and end with it.
+
+        Where sandboxes have user namespaces, it joins `user`, a descriptor of one, instead of making its own.
 
         With `keep`, its scratch folder outlives it, and is the caller's to remove before `release`.
         """
@@ -88,7 +92,7 @@ class Sandbox:
             lock = claim(folder)
             spec = specify(folder, root, limits, keep)
             sandbox = cls(folder, tuple(point["target"] for point in spec["points"]), limits)
-            await sandbox._launch(spec, lock)
+            await sandbox._launch(spec, lock, user)
             if keep:
                 sandbox._claim, lock = lock, -1
         except BaseException:
@@ -100,13 +104,13 @@ class Sandbox:
                 os.close(lock)
         return sandbox
 
-    async def _launch(self, spec: dict[str, Any], lock: int) -> None:
+    async def _launch(self, spec: dict[str, Any], lock: int, user: int | None) -> None:
         os.write(lock, json.dumps(spec).encode())
         ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         self._control = Control(ours)
         try:
             with theirs:
-                self._keeper = start_keeper(self.folder, theirs, lock)
+                self._keeper = start_keeper(self.folder, theirs, lock, user)
             self.notes += tuple(await self._control.ready())
         except SandboxError as error:
             await self.stop()

@@ -54,12 +54,12 @@ class Keeper:
         gone.set()
 
 
-def start_keeper(folder: Path, control: socket.socket, lock: int) -> Keeper:
-    """Ask for a keeper of the sandbox in `folder`, whose lock file says all about it."""
+def start_keeper(folder: Path, control: socket.socket, lock: int, user: int | None = None) -> Keeper:
+    """Ask for a keeper of the sandbox in `folder`, whose lock file says all about it; `user` as in `Sandbox.start`."""
     life_read, life_write = os.pipe()
     done_read, done_write = os.pipe()
     log = os.memfd_create("keeper's log")
-    given = [control.fileno(), life_read, done_write, lock, log]
+    given = [control.fileno(), life_read, done_write, lock, log, *([] if user is None else [user])]
     try:
         _ask(str(folder).encode(), given)
     except BaseException:

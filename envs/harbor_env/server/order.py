@@ -36,5 +36,6 @@ def make_order(
         agent_timeout=action.agent_timeout,
         agent_kwargs=action.agent_kwargs,
         reward_key=action.reward_key,
+        warm=config.warm or action.warm,
     )
     return Run(spec, bake=action.sandbox == "local", keep=config.keep_logs)

@@ -49,7 +49,7 @@ class ServerConfig:
     on `gateway_host`. `public_url` is how sandboxes elsewhere reach that port; `expose`, a word of `EXPOSERS`, gets
     them an address. `idle` is how many seconds an episode may lie still before its slot is given to another; `ping` is
     the pause between WebSocket pings, two of which a client may miss. `data` holds the gateway's store and logs, with
-    `keep_logs` also the files of every rollout.
+    `keep_logs` also the files of every rollout. `warm` is every action's, as in `HarborAction`.
     """
 
     engine: EngineFlags = field(default_factory=EngineFlags)
@@ -65,6 +65,7 @@ class ServerConfig:
     max_concurrent_envs: int = 0
     gateway_workers: int = 1
     idle: float = 900.0
+    warm: bool = False
     ping: float = 20.0
     keep_logs: bool = False
 
@@ -157,5 +158,6 @@ def from_environment(variables: Mapping[str, str]) -> ServerConfig:
         max_concurrent_envs=number("MAX_CONCURRENT_ENVS"),
         gateway_workers=number("GATEWAY_WORKERS", "1"),
         idle=float(number("IDLE", "900")),
+        warm=given("WARM") in ("1", "true"),
         keep_logs=given("KEEP_LOGS") in ("1", "true"),
     )

@@ -9,6 +9,7 @@ import contextlib
 import os
 import resource
 import signal
+from collections.abc import Iterable
 from typing import Any, NoReturn
 
 from . import syscalls as sys_
@@ -18,8 +19,7 @@ CANNOT_RUN, NOT_FOUND = 126, 127
 
 # CHOWN DAC_OVERRIDE FOWNER FSETID KILL SETGID SETUID SETPCAP NET_BIND_SERVICE SYS_CHROOT AUDIT_WRITE SETFCAP: enough
 # to install packages and change users, too little to mount, trace process 1, make devices or leave the namespaces.
-_KEPT_CAPABILITIES = frozenset({0, 1, 3, 4, 5, 6, 7, 8, 10, 18, 29, 31})
-_LAST_CAPABILITY = 63
+KEPT_CAPABILITIES = frozenset({0, 1, 3, 4, 5, 6, 7, 8, 10, 18, 29, 31})
 _KILLED_BEFORE_PROCESS_1 = b"500"
 _LIMITS = {"processes": resource.RLIMIT_NPROC, "data": resource.RLIMIT_DATA, "file": resource.RLIMIT_FSIZE}
 
@@ -29,8 +29,7 @@ def become(request: dict[str, Any], streams: list[int], namespace: int, cgroups:
     try:
         os.setsid()
         sys_.set_dumpable(True)
-        with contextlib.suppress(OSError):
-            _write("/proc/self/oom_score_adj", _KILLED_BEFORE_PROCESS_1)
+        be_killed_early()
         if request["confined"]:
             for fd in cgroups:
                 os.write(fd, b"0")
@@ -39,8 +38,6 @@ def become(request: dict[str, Any], streams: list[int], namespace: int, cgroups:
         for number, fd in enumerate(streams):
             os.dup2(fd, number)
         os.closerange(3, 1 << 30)
-        if request["cpus"]:
-            os.sched_setaffinity(0, request["cpus"])
         account = find_account(request["user"])
         environ = _environment(account, request["env"])
         _enter(request["cwd"], make=request["make_cwd"])
@@ -78,20 +75,33 @@ def _environment(account: Account, given: dict[str, str]) -> dict[str, str]:
 
 
 def _shed(request: dict[str, Any], account: Account) -> None:
-    """Give up what a command must not have: capabilities, core dumps, another user's rights, inherited signals."""
-    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
-    for name, value in request["limits"].items():
-        resource.setrlimit(_LIMITS[name], (value, value))
-    for capability in range(_LAST_CAPABILITY + 1):
-        if capability not in _KEPT_CAPABILITIES and not sys_.drop_from_bounding_set(capability):
-            break
-    if not request["mapped"]:
-        os.setgroups(account.groups)
-        os.setresgid(account.gid, account.gid, account.gid)
-        os.setresuid(account.uid, account.uid, account.uid)
-    elif account.uid != 0:
+    if request["mapped"] and account.uid != 0:
         raise OSError(f"user {account.name!r} does not exist here: an ordinary user's sandbox has only root inside")
+    shed(request, account.uid, account.gid, account.groups)
     os.umask(0o022)
     for number in (signal.SIGPIPE, signal.SIGXFSZ, signal.SIGTERM, signal.SIGCHLD):
         signal.signal(number, signal.SIG_DFL)
     signal.pthread_sigmask(signal.SIG_SETMASK, ())
+
+
+def shed(facts: dict[str, Any], uid: int, gid: int, groups: Iterable[int]) -> None:
+    """Give up what a command must not have: capabilities, core dumps, processors, another user's rights.
+
+    `facts` are the limits of its sandbox.
+    """
+    if facts["cpus"]:
+        os.sched_setaffinity(0, facts["cpus"])
+    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+    for name, value in facts["limits"].items():
+        resource.setrlimit(_LIMITS[name], (value, value))
+    sys_.limit_bounding_set(KEPT_CAPABILITIES)
+    if not facts["mapped"]:
+        os.setgroups(list(groups))
+        os.setresgid(gid, gid, gid)
+        os.setresuid(uid, uid, uid)
+
+
+def be_killed_early() -> None:
+    """Before process 1, should memory run out."""
+    with contextlib.suppress(OSError):
+        _write("/proc/self/oom_score_adj", _KILLED_BEFORE_PROCESS_1)

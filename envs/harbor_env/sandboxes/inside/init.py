@@ -14,7 +14,7 @@ import socket
 import sys
 from typing import Any, NoReturn
 
-from . import child, network, rootfs
+from . import child, door, network, rootfs
 from . import syscalls as sys_
 
 _PACKET, _DESCRIPTORS = 65536, 8
@@ -77,6 +77,8 @@ class _Init:
                 self._kill(message["id"])
             case "listen":
                 network.send_listener(self.namespace, message["address"], message["port"], self.control)
+            case "door":
+                door.send_door(message["path"], self.namespace, self.control)
         for fd in fds:
             os.close(fd)
         return True

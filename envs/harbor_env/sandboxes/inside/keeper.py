@@ -21,9 +21,10 @@ from typing import Any, NoReturn
 from . import init
 from . import syscalls as sys_
 
-CONTROL, LIFE, DONE, LOCK, LOG = range(5)
+CONTROL, LIFE, DONE, LOCK, LOG, USER = range(6)
 """Places of the descriptors a keeper is given: the control socket; the life line, whose other end the owner holds; a
-pipe held until all but the scratch folder is gone; a lock held until that is gone too; where to write of failures."""
+pipe held until all but the scratch folder is gone; a lock held until that is gone too; where to write of failures; and,
+where a fork server is to serve the sandbox, the user namespace they share."""
 
 _CGROUP_TRIES, _CGROUP_PAUSE_S = 50, 0.01
 
@@ -46,7 +47,7 @@ def _keep(spec: dict[str, Any], fds: list[int], owner: int) -> None:
     try:
         cgroups = [os.open(f"{path}/cgroup.procs", os.O_WRONLY | os.O_CLOEXEC) for path in spec["cgroups"]]
         if spec["mapped"]:
-            enter_user_namespace()
+            enter_user_namespace(*fds[USER:])
         os.unshare(os.CLONE_NEWPID)
         pid = os.fork()
     except OSError as error:
@@ -72,7 +73,11 @@ def _wait(pid: int, life: int, owner: int) -> None:
     os.close(process)
 
 
-def enter_user_namespace() -> None:
+def enter_user_namespace(shared: int | None = None) -> None:
+    if shared is not None:
+        os.setns(shared, os.CLONE_NEWUSER)
+        os.close(shared)
+        return
     uid, gid = os.getuid(), os.getgid()
     os.unshare(os.CLONE_NEWUSER)
     for name, text in (("setgroups", "deny"), ("uid_map", f"0 {uid} 1"), ("gid_map", f"0 {gid} 1")):

@@ -15,6 +15,7 @@ _PIVOT_ROOT = {"x86_64": 155, "aarch64": 41, "riscv64": 41, "ppc64le": 203, "s39
 _OPEN_TREE, _MOVE_MOUNT, _MOUNT_SETATTR = 428, 429, 442
 _OPEN_TREE_CLONE, _AT_RECURSIVE, _AT_EMPTY_PATH, _MOVE_MOUNT_F_EMPTY_PATH = 1, 0x8000, 0x1000, 4
 _MOUNT_ATTR_RDONLY = 1
+_CAPABILITY_VERSION_3, _LAST_CAPABILITY = 0x20080522, 63
 
 _libc = ctypes.CDLL(None, use_errno=True)
 _libc.syscall.restype = ctypes.c_long
@@ -101,6 +102,20 @@ def set_dumpable(on: bool) -> None:
     _check(_libc.prctl(_PR_SET_DUMPABLE, ctypes.c_ulong(int(on)), 0, 0, 0), "prctl")
 
 
-def drop_from_bounding_set(capability: int) -> bool:
-    """False where this kernel does not know the capability."""
-    return bool(_libc.prctl(_PR_CAPBSET_DROP, ctypes.c_ulong(capability), 0, 0, 0) == 0)
+def limit_bounding_set(kept: frozenset[int]) -> None:
+    """From here on no program that is started has a capability but those `kept`."""
+    for capability in range(_LAST_CAPABILITY + 1):
+        if capability not in kept and _libc.prctl(_PR_CAPBSET_DROP, ctypes.c_ulong(capability), 0, 0, 0) != 0:
+            break  # this kernel knows no more of them
+
+
+def limit_capabilities(kept: frozenset[int]) -> None:
+    """What this process itself may do, which only the start of another program would bring down to the bounding set."""
+    header = (ctypes.c_uint32 * 2)(_CAPABILITY_VERSION_3, 0)
+    sets = (ctypes.c_uint32 * 6)()
+    _check(_libc.capget(header, sets), "capget")
+    for word in range(2):
+        mask = sum(1 << (capability - 32 * word) for capability in kept if capability // 32 == word)
+        for place in range(3):  # effective, permitted, inheritable
+            sets[3 * word + place] &= mask
+    _check(_libc.capset(header, sets), "capset")

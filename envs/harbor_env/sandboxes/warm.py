@@ -1,0 +1,128 @@
+"""Warm starts in a sandbox: a fork server for its harness, a shim in the command's place, and what came of both.
+
+Invariant: a warm start is never needed. Whatever is in its way, the command starts cold and `cold` says why.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import shutil
+import tempfile
+import weakref
+from dataclasses import asdict
+from pathlib import Path
+
+from harbor_env.errors import SandboxError
+from harbor_env.sandboxes.base import Base
+from harbor_env.sandboxes.fork_server import DOOR, ForkServer, WarmStart
+from harbor_env.sandboxes.layers import digest
+from harbor_env.sandboxes.places import Places
+from harbor_env.sandboxes.sandbox import Sandbox
+
+_SHIM = Path(__file__).parent / "inside/shim.py"
+_Servers = dict[str, asyncio.Task[ForkServer]]
+_servers: weakref.WeakKeyDictionary[asyncio.AbstractEventLoop, _Servers] = weakref.WeakKeyDictionary()
+
+
+class Warming:
+    """The warm starts of one sandbox, in the order of the methods below.
+
+    `cold` is why a command of it was not started warm; it is "" until `finish` where nothing was in the way before.
+    """
+
+    def __init__(self, start: WarmStart) -> None:
+        self._start = start
+        self._server: ForkServer | None = None
+        self.cold = ""
+        self.layers: tuple[Path, ...] = ()
+        """To be mounted over the harness's."""
+        self.user: int | None = None
+        """For `Sandbox.start`."""
+
+    async def prepare(self, where: Places, base: Base, layers: tuple[Path, ...]) -> None:
+        """Wait for a fork server on `layers`, the harness's."""
+        try:
+            self._server = await fork_server(where, base, layers, self._start)
+        except SandboxError as error:
+            self._give_up(error)
+            return
+        self.layers = (await asyncio.to_thread(shim_layer, where, self._start),)
+        self.user = self._server.user
+
+    async def attach(self, sandbox: Sandbox) -> None:
+        """Before the first command of the sandbox."""
+        if self._server is None:
+            return
+        try:
+            await self._server.serve(sandbox)
+        except SandboxError as error:
+            self._give_up(error)
+
+    def finish(self, sandbox: Sandbox) -> None:
+        """After the last one."""
+        if self._server is None or self.cold:
+            return
+        said = self._server.heard(sandbox)
+        reasons = [one.cold for one in said if one.cold]
+        if reasons or not said:
+            why = reasons[0] if reasons else "nothing asked the fork server for it"
+            self.cold = f"{self._start.command} was not started warm: {why}"
+
+    def _give_up(self, error: SandboxError) -> None:
+        self._server = None
+        self.cold = f"{self._start.command} cannot be started warm: {error}"
+
+
+async def fork_server(where: Places, base: Base, layers: tuple[Path, ...], start: WarmStart) -> ForkServer:
+    """The event loop's one server for these layers, started where there is none or it has ended.
+
+    Raises SandboxError, for every caller again, where it could not be started.
+    """
+    servers = _servers.setdefault(asyncio.get_running_loop(), {})
+    key = digest("warm", base.identity, [str(layer) for layer in layers], asdict(start))
+    if key not in servers or _ended(servers[key]):
+        ended = servers[key].result() if key in servers else None
+        servers[key] = asyncio.create_task(_start(ended, where, base, layers, start))
+    return await asyncio.shield(servers[key])
+
+
+async def _start(
+    ended: ForkServer | None, where: Places, base: Base, layers: tuple[Path, ...], start: WarmStart
+) -> ForkServer:
+    if ended is not None:
+        await ended.stop()
+    return await ForkServer.start(where, base, layers, start)
+
+
+def _ended(starting: asyncio.Task[ForkServer]) -> bool:
+    return starting.done() and starting.exception() is None and not starting.result().running
+
+
+async def end_fork_servers() -> None:
+    """End those this event loop has started. The end of the process does it too."""
+    for starting in _servers.pop(asyncio.get_running_loop(), {}).values():
+        starting.cancel()
+        await asyncio.wait({starting})
+        if not starting.cancelled() and starting.exception() is None:
+            await starting.result().stop()
+
+
+def shim_layer(where: Places, start: WarmStart) -> Path:
+    """Files that put the shim in the command's place, made once."""
+    text = _SHIM.read_text(encoding="utf-8").replace("@DOOR@", DOOR).replace("@COLD@", start.cold)
+    text = f"#!{start.python} -IS\n{text}"
+    target = where.layers / digest("shim", start.command, text)
+    if not target.is_dir():
+        work = Path(tempfile.mkdtemp(dir=where.layers, prefix="making-"))
+        script = work / "fs/usr/local/bin" / start.command
+        script.parent.mkdir(parents=True)
+        script.write_text(text, encoding="utf-8")
+        for path in (script, *script.parents[:4]):
+            path.chmod(0o755)
+        (work / "layer.json").write_text(json.dumps({"kind": "shim", "name": start.command}), encoding="utf-8")
+        try:
+            work.rename(target)
+        except OSError:  # another process made it first
+            shutil.rmtree(work)
+    return target / "fs"
