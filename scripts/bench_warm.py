@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import argparse
 import asyncio
-import os
 import statistics
 import sys
 import tempfile
@@ -38,9 +37,9 @@ def count(messages: Sequence[Message], tools: Sequence[Tool]) -> Message:
 @contextmanager
 def account() -> Iterator[Path]:
     """A file with the nanoseconds used by this process and all it starts from here on."""
-    folder = ACCOUNTS / f"bench-warm-{os.getpid()}"
+    folder = ACCOUNTS / "bench-warm"  # stays, for what this process started ends after it
     try:
-        folder.mkdir()
+        folder.mkdir(exist_ok=True)
         (folder / "cgroup.procs").write_text("0")
     except OSError as error:
         raise SystemExit(f"CPU seconds cannot be counted here: {error}") from error
