@@ -45,6 +45,7 @@ REASONS: Mapping[tuple[str, str], Reason] = {
     ("qwen-coder", "empty reply"): AGAIN,
     ("qwen-coder", "length cut"): AGAIN,
     ("openhands-sdk@messages", "empty reply"): FILLED,
+    ("openhands-sdk@responses", "empty reply"): Reason("an empty reply is left out of the history", 2),
     ("terminus-2@messages", "empty reply"): FILLED,
     ("aider", ANY): Reason("files are put in front of what was said before they were added", 2, 0, ()),
 }
