@@ -6,7 +6,6 @@ import asyncio
 import logging
 import re
 import shutil
-import signal
 import sys
 from collections import deque
 from collections.abc import AsyncIterator, Sequence
@@ -14,7 +13,7 @@ from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from pathlib import Path
 
 from harbor_env.errors import UsageError
-from harbor_env.gateway.process import die_with_parent
+from harbor_env.gateway.process import die_with_parent, stop
 
 log = logging.getLogger(__name__)
 
@@ -73,7 +72,7 @@ async def tunnel(
     finally:
         if reading is not None:
             reading.cancel()
-        await _stop(process)
+        await stop(process, STOP_WITHIN)
 
 
 async def _address(
@@ -100,17 +99,6 @@ async def _read_on(name: str, process: asyncio.subprocess.Process, words: deque[
 async def _line(process: asyncio.subprocess.Process) -> str:
     assert process.stdout is not None
     return (await process.stdout.readline()).decode(errors="replace")
-
-
-async def _stop(process: asyncio.subprocess.Process) -> None:
-    if process.returncode is not None:
-        return
-    process.send_signal(signal.SIGTERM)
-    try:
-        await asyncio.wait_for(process.wait(), STOP_WITHIN)
-    except TimeoutError:
-        process.kill()
-        await process.wait()
 
 
 def _last(words: deque[str]) -> str:

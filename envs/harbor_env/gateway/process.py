@@ -78,7 +78,7 @@ async def gateway_process(
         ready = await _ready_line(process, log)
         yield RunningGateway(ready["url"], admin_key, ready)
     finally:
-        await _stop(process)
+        await stop(process)
 
 
 async def _ready_line(process: asyncio.subprocess.Process, log: Path) -> dict[str, Any]:
@@ -95,12 +95,13 @@ async def _ready_line(process: asyncio.subprocess.Process, log: Path) -> dict[st
     raise UsageError(_last_words(log) or f"The gateway ended at once; its log is {log}.")
 
 
-async def _stop(process: asyncio.subprocess.Process) -> None:
+async def stop(process: asyncio.subprocess.Process, within: float = STOP_WITHIN) -> None:
+    """End a child: SIGTERM, and SIGKILL where it has not gone `within` seconds."""
     if process.returncode is not None:
         return
     process.send_signal(signal.SIGTERM)
     try:
-        await asyncio.wait_for(process.wait(), STOP_WITHIN)
+        await asyncio.wait_for(process.wait(), within)
     except TimeoutError:
         process.kill()
         await process.wait()
