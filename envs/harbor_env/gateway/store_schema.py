@@ -61,12 +61,11 @@ CREATE TABLE IF NOT EXISTS findings (
 CREATE INDEX IF NOT EXISTS findings_of_turn ON findings (session, turn);
 """
 
-TURN_COLUMNS = (
-    "id, parent, context, role, finish, prompt_length, trainable, delta_ids, sampled, logprobs, delta, reply, facts"
-)
+_ALWAYS = "id, parent, context, role, finish, prompt_length, trainable, delta_ids, sampled, logprobs"
+TURN_COLUMNS = f"{_ALWAYS}, delta, reply, facts"
 
 _UNREAD = Message("assistant")
-SHAPE_COLUMNS = "id, parent, context, role, finish, prompt_length, trainable, delta_ids, sampled, logprobs, facts"
+SHAPE_COLUMNS = f"{_ALWAYS}, facts"
 
 
 def turn_to_row(turn: Turn) -> tuple[Any, ...]:
@@ -90,26 +89,19 @@ def turn_to_row(turn: Turn) -> tuple[Any, ...]:
 
 def turn_from_row(row: Sequence[Any], findings: tuple[Finding, ...] = ()) -> Turn:
     """The turn whose `TURN_COLUMNS` are `row`."""
-    return Turn(
-        id=row[0],
-        parent=row[1],
-        context=row[2],
-        role=row[3],
-        finish=row[4],
-        prompt_length=row[5],
-        trainable=bool(row[6]),
-        delta_ids=array("i", row[7]),
-        sampled=array("i", row[8]),
-        logprobs=array("d", row[9]),
-        delta=tuple(_message(message) for message in orjson.loads(row[10])),
-        reply=message_from_json(row[11]),
-        facts=orjson.loads(row[12]),
-        findings=findings,
-    )
+    delta = tuple(_message(message) for message in orjson.loads(row[10]))
+    return _turn(row, delta, message_from_json(row[11]), row[12], findings)
 
 
 def turn_of_shape(row: Sequence[Any]) -> Turn:
     """The turn whose `SHAPE_COLUMNS` are `row`: its messages and findings were left where they are."""
+    return _turn(row, (), _UNREAD, row[10])
+
+
+def _turn(
+    row: Sequence[Any], delta: tuple[Message, ...], reply: Message, facts: bytes, findings: tuple[Finding, ...] = ()
+) -> Turn:
+    """A turn of the columns that both orders begin with, and of what they do not share."""
     return Turn(
         id=row[0],
         parent=row[1],
@@ -121,9 +113,10 @@ def turn_of_shape(row: Sequence[Any]) -> Turn:
         delta_ids=array("i", row[7]),
         sampled=array("i", row[8]),
         logprobs=array("d", row[9]),
-        delta=(),
-        reply=_UNREAD,
-        facts=orjson.loads(row[10]),
+        delta=delta,
+        reply=reply,
+        facts=orjson.loads(facts),
+        findings=findings,
     )
 
 
