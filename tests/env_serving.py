@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import socket
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -21,6 +21,7 @@ from harbor_env.server.settings import ServerConfig
 from harbor_env.serving_gateway import EngineFlags
 from tests.fake_proxy import FakeProxy, proxying
 from tests.serving import FakeEngine, Served, serving
+from tests.waiting import until
 
 TINY = "tests.tiny_harness:TINY"
 ACTION = HarborAction(harness=TINY)
@@ -88,9 +89,3 @@ async def _fit(served: Environments, slots: int) -> bool:
         except (RuntimeError, ConnectionClosed):
             return False
     return True
-
-
-async def until(true: Callable[[], bool]) -> None:
-    """Wait for something another process or thread does; the test's own time-out ends it."""
-    while not true():  # noqa: ASYNC110 - what is waited for sets no event
-        await asyncio.sleep(0.02)

@@ -16,6 +16,7 @@ from harbor_env.sandboxes.limits import NO_LIMITS, Enforcement
 from harbor_env.sandboxes.places import Places, places
 from harbor_env.sandboxes.preflight import obstacle
 from harbor_env.sandboxes.sandbox import Bind, Command, Completed, Root, Sandbox
+from tests import waiting
 
 REPO = Path(__file__).parent.parent
 CACHE = os.environ.get("SANDBOX_TEST_CACHE") or str(REPO / ".cache" / "sandboxes")
@@ -53,8 +54,7 @@ async def bash(running: Sandbox, script: str, *, timeout: float | None = 30, **o
 async def until(holds: Callable[[], bool]) -> None:
     """Wait, at most 20 seconds, for something that nothing announces."""
     async with asyncio.timeout(20):
-        while not holds():  # noqa: ASYNC110  (nothing sets an event)
-            await asyncio.sleep(0)
+        await waiting.until(holds)
 
 
 @asynccontextmanager

@@ -14,6 +14,7 @@ import pytest
 from harbor_env.gateway.types import Generation, Message
 from tests.play import logprobs
 from tests.serving import FakeEngine, Served, serving
+from tests.waiting import until
 
 ASK = {"model": "m", "messages": [{"role": "user", "content": "Hi."}]}
 BODIES = {
@@ -51,8 +52,7 @@ async def test_parallel_calls_sample_no_more_tokens_than_the_budget(tmp_path: Pa
         key = await served.key(budget={"max_output_tokens": 20})
         served.engine.gate.clear()
         asking = [asyncio.create_task(ask(served, key)) for _ in range(12)]
-        while len(served.engine.requests) < 12:  # noqa: ASYNC110 - requests arrive on their own schedule
-            await asyncio.sleep(0.01)
+        await until(lambda: len(served.engine.requests) >= 12)
         served.engine.gate.set()
         await asyncio.gather(*asking)
         counts = await served.counts(key)
@@ -72,8 +72,7 @@ async def test_several_gateways_over_one_store_keep_one_budget(
         for served in gateways:
             served.engine.gate.clear()
         asking = [asyncio.create_task(ask(served, key)) for served in gateways for _ in range(2)]
-        while any(len(served.engine.requests) < 2 for served in gateways):  # noqa: ASYNC110 - as above
-            await asyncio.sleep(0.01)
+        await until(lambda: all(len(served.engine.requests) >= 2 for served in gateways))
         for served in gateways:
             served.engine.gate.set()
         said = await asyncio.gather(*asking)

@@ -6,6 +6,7 @@ import weakref
 
 from harbor_env.gateway.garbage import search_all_in_pauses
 from harbor_env.gateway.metrics import Metrics
+from tests.waiting import until
 
 
 class Link:
@@ -28,8 +29,7 @@ async def test_old_memory_is_searched_in_a_pause_after_calls_and_never_during_on
             await asyncio.sleep(0)
         assert gone() is not None
         metrics.in_flight = 0
-        while gone() is not None:  # noqa: ASYNC110 - the search has its own schedule
-            await asyncio.sleep(0.01)
+        await until(lambda: gone() is None)
     finally:
         gc.enable()
         searching.cancel()

@@ -19,6 +19,7 @@ from harbor_env.gateway.types import Finding, Generation, Message, Tool, ToolCal
 from tests.fake_renderer import FakeRenderer
 from tests.gateway_calls import ASK, ASK_MESSAGES, bearer, post
 from tests.serving import FakeEngine, serving
+from tests.waiting import until
 
 
 class Refusing(FakeRenderer):
@@ -176,8 +177,7 @@ async def test_hanging_up_aborts_the_generation_and_leaves_no_turn(tmp_path: Pat
             asking.cancel()
             with pytest.raises(asyncio.CancelledError):
                 await asking
-        while engine.aborted < 2:  # noqa: ASYNC110 - the server notices the closed socket on its own schedule
-            await asyncio.sleep(0.01)
+        await until(lambda: engine.aborted >= 2)
         engine.gate.set()
         assert (await served.counts(key))["turns"] == 0
         assert served.gateway.metrics.calls["chat", "gone"] == 2
@@ -249,8 +249,7 @@ async def test_a_call_counts_towards_the_budget_until_its_turn_is_written(tmp_pa
             first = asyncio.create_task(post(served, "/v1/chat/completions", key, ASK))
             await served.engine.arrived.wait()
             second = asyncio.create_task(post(served, "/v1/chat/completions", key, ASK))
-            while served.gateway.metrics.in_flight < 2:  # noqa: ASYNC110 - a socket arrives on its own schedule
-                await asyncio.sleep(0.01)
+            await until(lambda: served.gateway.metrics.in_flight >= 2)
             writing.execute("ROLLBACK")
             replies = [body["choices"][0]["message"]["content"] for _, body in (await first, await second)]
         assert "budget" in replies[1]
@@ -294,8 +293,7 @@ async def test_parallel_calls_of_one_session_are_siblings(tmp_path: Path) -> Non
     async with serving(tmp_path, engine) as served:
         key = await served.key()
         asking = [asyncio.create_task(post(served, "/v1/chat/completions", key, ASK)) for _ in range(3)]
-        while len(engine.requests) < 3:  # noqa: ASYNC110 - three sockets arrive on their own schedule
-            await asyncio.sleep(0.01)
+        await until(lambda: len(engine.requests) >= 3)
         engine.gate.set()
         assert {status for status, _ in await asyncio.gather(*asking)} == {200}
         counts = await served.counts(key)

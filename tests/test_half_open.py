@@ -11,6 +11,7 @@ import orjson
 import pytest
 
 from tests.serving import FakeEngine, Served, serving
+from tests.waiting import until
 
 ASK = orjson.dumps({"model": "m", "max_tokens": 9, "messages": [{"role": "user", "content": "Hi."}]})
 STREAM = ASK.replace(b'"model"', b'"stream":true,"model"')
@@ -69,8 +70,7 @@ async def test_a_client_that_is_gone_is_noticed_and_its_generation_aborted(tmp_p
     async with serving(tmp_path, engine) as served:
         async with asked(served, body):
             await engine.arrived.wait()
-        while not engine.aborted:  # noqa: ASYNC110 - the machine resets the connection on its own schedule
-            await asyncio.sleep(0.01)
+        await until(lambda: engine.aborted > 0)
         assert served.gateway.metrics.calls["messages", "gone"] == 1
 
 

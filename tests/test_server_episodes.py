@@ -14,9 +14,10 @@ import pytest_asyncio
 from harbor_env.client import HarborEnv
 from harbor_env.gateway.types import Message, ToolCall
 from harbor_env.models import HarborAction, HarborState
-from tests.env_serving import ACTION, TINY, Environments, environments, until
+from tests.env_serving import ACTION, TINY, Environments, environments
 from tests.fake_proxy import proxying
 from tests.tiny_harness import write_answer, write_task
+from tests.waiting import until
 
 WRITES = Message("assistant", "Writing.", tool_calls=(ToolCall("", "bash", write_answer()),))
 DONE = Message("assistant", "Done.")

@@ -15,8 +15,9 @@ from websockets.asyncio.client import connect
 
 from harbor_env.gateway.types import Message, ToolCall
 from harbor_env.models import HarborAction, HarborResult, HarborState
-from tests.env_serving import ACTION, TINY, Environments, environments, free, until
+from tests.env_serving import ACTION, TINY, Environments, environments, free
 from tests.tiny_harness import write_answer, write_task
+from tests.waiting import until
 
 WRITES = Message("assistant", "Writing.", tool_calls=(ToolCall("", "bash", write_answer()),))
 DONE = Message("assistant", "Done.")

@@ -14,9 +14,10 @@ from harbor_env.server.backend import Backend
 from harbor_env.server.outages import Outages
 from harbor_env.server.settings import ServerConfig
 from harbor_env.serving_gateway import EngineFlags
-from tests.env_serving import ACTION, Environments, environments, until
+from tests.env_serving import ACTION, Environments, environments
 from tests.serving import serving
 from tests.tiny_harness import write_answer, write_task
+from tests.waiting import until
 
 WRITES = Message("assistant", "Writing.", tool_calls=(ToolCall("", "bash", write_answer()),))
 FOREVER = float("inf")

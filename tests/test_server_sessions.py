@@ -21,9 +21,10 @@ from harbor_env.gateway.types import Message, ToolCall
 from harbor_env.models import HarborObservation
 from harbor_env.resource_sessions import HarborSession, HarborSessionFactory, pinned
 from harbor_env.spread import Spread
-from tests.env_serving import TINY, Environments, environments, until
+from tests.env_serving import TINY, Environments, environments
 from tests.fake_proxy import proxying
 from tests.tiny_harness import write_answer, write_task
+from tests.waiting import until
 
 WRITES = Message("assistant", "Writing.", tool_calls=(ToolCall("", "bash", write_answer()),))
 DONE = Message("assistant", "Done.")

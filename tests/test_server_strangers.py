@@ -10,8 +10,9 @@ import pytest
 import pytest_asyncio
 
 from harbor_env.gateway.types import Message
-from tests.env_serving import ACTION, Environments, environments, until
+from tests.env_serving import ACTION, Environments, environments
 from tests.tiny_harness import write_task
+from tests.waiting import until
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 

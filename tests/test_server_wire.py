@@ -24,9 +24,10 @@ from harbor_env.gateway.options import Budget
 from harbor_env.models import Budgets, HarborAction, HarborObservation, HarborResult
 from harbor_env.packing import pack, unpack
 from harbor_env.server.settings import ServerConfig, fitting_envs, from_environment
-from tests.env_serving import Environments, environments, until
+from tests.env_serving import Environments, environments
 from tests.tiny_harness import write_task
 from tests.turns import long_session
+from tests.waiting import until
 
 ROOT = Path(__file__).resolve().parents[1]
 LIMIT = 4 * 2**20

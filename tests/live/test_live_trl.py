@@ -15,10 +15,11 @@ import pytest
 
 from harbor_env.errors import EngineError
 from harbor_env.gateway.types import Message, ToolCall
-from tests.env_serving import TINY, environments, until
+from tests.env_serving import TINY, environments
 from tests.fake_proxy import proxying
 from tests.tiny_harness import write_answer, write_task
 from tests.tokenizers import qwen3_dir
+from tests.waiting import until
 
 ROOT = Path(__file__).resolve().parents[2]
 PYTHON = os.environ.get("OPENENV_HARBOR_TRAINER_PYTHON", "")
