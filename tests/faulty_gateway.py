@@ -7,10 +7,10 @@ import sqlite3
 from collections.abc import Callable
 from contextlib import closing
 from pathlib import Path
-from typing import Any, Self
+from typing import Any, Self, cast
 
 from harbor_env.errors import EngineError, GatewayError
-from harbor_env.gateway.dialects import DIALECTS
+from harbor_env.gateway.dialects import DIALECTS, Dialect
 from harbor_env.gateway.engine_pool import EnginePool, Parts
 from harbor_env.gateway.options import SessionOptions
 from harbor_env.gateway.pace import Pace
@@ -21,6 +21,15 @@ from harbor_env.gateway.types import Call, Generation, Message, Reply, ToolCall,
 from tests.fake_renderer import FakeRenderer
 from tests.play import bash, said, user
 from tests.serving import FakeEngine
+
+
+class SpeechlessDialect:
+    """A fake dialect that can write no reply."""
+
+    name = "chat"
+
+    def encode(self, reply: Reply, call: Call) -> bytes:
+        raise ValueError("no words")
 
 
 class FaultyGateway:
@@ -64,16 +73,18 @@ class FaultyGateway:
         live = self._sessions._live
         return next(iter(live.values())).session.tree.turns() if live else self.stored()
 
-    async def well(self) -> Answer:
+    async def well(self, dialect: Dialect = DIALECTS["chat"]) -> Answer:
         live = await self._sessions.live(self._key)
         assert live.in_flight == 0
         call = Call(tuple(self._history), model="m")
-        return await take_turn(self._store, Pace(), live, call, dialect=DIALECTS["chat"], headers={})
+        return await take_turn(self._store, Pace(), live, call, dialect=dialect, headers={})
 
-    async def fails(self, answer: Any, error: type[Exception] = GatewayError) -> None:
+    async def fails(
+        self, answer: Any, error: type[Exception] = GatewayError, dialect: Dialect = DIALECTS["chat"]
+    ) -> None:
         self._engine.answers = [answer]
         try:
-            await self.well()
+            await self.well(dialect)
         except error:
             return
         raise AssertionError(f"{answer} was answered")
@@ -91,6 +102,10 @@ class FaultyGateway:
         """Half a surrogate pair is text no JSON can carry."""
         broken = Message("assistant", "", tool_calls=(ToolCall("", "bash\ud800", "{}"),))
         await self.fails(broken, Exception)
+
+    async def cannot_be_written(self) -> None:
+        """The turn could be kept; only the dialect has no words for it."""
+        await self.fails(said("Well."), ValueError, cast(Dialect, SpeechlessDialect()))
 
     async def hung_up(self) -> None:
         self._engine.gate.clear()
@@ -135,5 +150,14 @@ class FaultyGateway:
 
 FATES: dict[str, Callable[[FaultyGateway], Any]] = {
     name: getattr(FaultyGateway, name)
-    for name in ("well", "engine_error", "a_bug", "aborted", "cannot_be_shown", "hung_up", "disk_is_slow")
+    for name in (
+        "well",
+        "engine_error",
+        "a_bug",
+        "aborted",
+        "cannot_be_shown",
+        "cannot_be_written",
+        "hung_up",
+        "disk_is_slow",
+    )
 } | {"disk_is_full": FaultyGateway.disk_is_full, "restarted": FaultyGateway.restarted}

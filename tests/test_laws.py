@@ -16,7 +16,7 @@ from typing import Any
 
 import orjson
 import pytest
-from hypothesis import Phase, given, settings
+from hypothesis import Phase, example, given, settings
 from hypothesis import strategies as st
 
 from harbor_env.gateway.dialects import DIALECTS
@@ -155,6 +155,7 @@ def test_law_5_one_meaning_in_every_dialect(name: str, call: Call, vary: Random)
 
 
 @settings(law, max_examples=12)
+@example(sorted(FATES))
 @given(st.lists(st.sampled_from(sorted(FATES)), min_size=1, max_size=6))
 def test_law_6_a_call_that_failed_leaves_no_trace_and_one_that_succeeded_is_durable(fates: list[str]) -> None:
     with TemporaryDirectory() as folder:
