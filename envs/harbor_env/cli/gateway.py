@@ -7,16 +7,18 @@ from typing import Annotated
 
 from typer import Option
 
+from harbor_env.cli.engine_options import ChatTemplate, Engine, LlmApiKey, Model, Renderer, TemplateKwargs, Tokenizer
+
 
 def gateway(
     llm_url: Annotated[str, Option(help="Base URL of a vLLM, SGLang or llama.cpp server.")] = "",
-    engine: Annotated[str, Option(help="KIND[:ARG]: vllm, sglang, llamacpp[:FILE.gguf], scripted:MODULE:POLICY.")] = "",
-    model: Annotated[str, Option(help="The model's name at the engine.")] = "",
-    llm_api_key: Annotated[str, Option(help="Key for the engine.", envvar="OPENENV_LLM_API_KEY")] = "",
-    tokenizer: Annotated[str, Option(help="Folder, .gguf file or hub id. Default: the model's name.")] = "",
-    renderer: Annotated[str, Option(help="Renderer by name or module:Name. Default: by model or template.")] = "",
-    chat_template: Annotated[str, Option(help="File of a chat template in place of the model's own.")] = "",
-    template_kwargs: Annotated[str, Option(help="Template variables of every session, as a JSON object.")] = "",
+    engine: Engine = "",
+    model: Model = "",
+    llm_api_key: LlmApiKey = "",
+    tokenizer: Tokenizer = "",
+    renderer: Renderer = "",
+    chat_template: ChatTemplate = "",
+    template_kwargs: TemplateKwargs = "",
     host: Annotated[str, Option(help="Address to listen on; beyond loopback an admin key is needed.")] = "127.0.0.1",
     port: Annotated[int, Option(help="Port; 0 takes a free one.", min=0, max=65535)] = 8200,
     data: Annotated[Path, Option(help="Folder of the store: sessions and turns live here.")] = Path("gateway-data"),

@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING, Annotated
 
 from typer import Argument, Option
 
+from harbor_env.cli.engine_options import Model, Window
+
 if TYPE_CHECKING:
     from harbor_env.space.plan import Space
 
@@ -16,11 +18,11 @@ def push(
     dry_run: Annotated[Path | None, Option(help="Write the folder here and stop: no network, no token.")] = None,
     llm_url: Annotated[str, Option(help="Base URL of an engine the Space reaches. Without: the embedded one.")] = "",
     engine: Annotated[str, Option(help="Its kind: vllm, sglang, llamacpp, hosted.")] = "",
-    model: Annotated[str, Option(help="The model's name at the engine.")] = "",
+    model: Model = "",
     llm_api_key: Annotated[str, Option(help="Key for the engine; a secret.", envvar="OPENENV_LLM_API_KEY")] = "",
     tokenizer: Annotated[str, Option(help="Hub id. Default: the model's name.")] = "",
     renderer: Annotated[str, Option(help="Renderer by name. Default: by model or template.")] = "",
-    window: Annotated[int, Option(help="Context length in tokens, where the engine does not say it.")] = 0,
+    window: Window = 0,
     dataset: Annotated[list[str] | None, Option(help="bundled, a folder, which is copied, or a repository.")] = None,
     sandbox: Annotated[list[str] | None, Option(help="Cloud sandboxes to install: e2b, daytona, modal.")] = None,
     private: Annotated[bool, Option(help="Only you see it; sandboxes elsewhere cannot reach its gateway.")] = False,

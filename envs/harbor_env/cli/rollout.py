@@ -8,15 +8,17 @@ from typing import Annotated
 
 from typer import Exit, Option
 
+from harbor_env.cli.engine_options import Engine, LlmApiKey, LlmUrl, Model, Renderer, Tokenizer, Window
+
 
 def rollout(
-    llm_url: Annotated[str, Option(help="Base URL of the engine. Without it and --engine the embedded one.")] = "",
-    engine: Annotated[str, Option(help="KIND[:ARG]: vllm, sglang, llamacpp[:FILE.gguf], scripted:MODULE:POLICY.")] = "",
-    model: Annotated[str, Option(help="The model's name at the engine.")] = "",
-    llm_api_key: Annotated[str, Option(help="Key for the engine.", envvar="OPENENV_LLM_API_KEY")] = "",
-    tokenizer: Annotated[str, Option(help="Folder, .gguf file or hub id. Default: the model's name.")] = "",
-    renderer: Annotated[str, Option(help="Renderer by name or module:Name. Default: by model or template.")] = "",
-    window: Annotated[int, Option(help="Context length in tokens, where the engine does not say it.")] = 0,
+    llm_url: LlmUrl = "",
+    engine: Engine = "",
+    model: Model = "",
+    llm_api_key: LlmApiKey = "",
+    tokenizer: Tokenizer = "",
+    renderer: Renderer = "",
+    window: Window = 0,
     gateway: Annotated[str, Option(help="URL of a running gateway, instead of starting one.")] = "",
     admin_key: Annotated[str, Option(help="That gateway's admin key.", envvar="OPENENV_HARBOR_ADMIN_KEY")] = "",
     dataset: Annotated[

@@ -7,17 +7,29 @@ from typing import Annotated
 
 from typer import Option
 
+from harbor_env.cli.engine_options import (
+    ChatTemplate,
+    Engine,
+    LlmApiKey,
+    LlmUrl,
+    Model,
+    Renderer,
+    TemplateKwargs,
+    Tokenizer,
+    Window,
+)
+
 
 def serve(
-    llm_url: Annotated[str, Option(help="Base URL of the engine. Without it and --engine the embedded one.")] = "",
-    engine: Annotated[str, Option(help="KIND[:ARG]: vllm, sglang, llamacpp[:FILE.gguf], scripted:MODULE:POLICY.")] = "",
-    model: Annotated[str, Option(help="The model's name at the engine.")] = "",
-    llm_api_key: Annotated[str, Option(help="Key for the engine.", envvar="OPENENV_LLM_API_KEY")] = "",
-    tokenizer: Annotated[str, Option(help="Folder, .gguf file or hub id. Default: the model's name.")] = "",
-    renderer: Annotated[str, Option(help="Renderer by name or module:Name. Default: by model or template.")] = "",
-    chat_template: Annotated[str, Option(help="File of a chat template in place of the model's own.")] = "",
-    template_kwargs: Annotated[str, Option(help="Template variables of every session, as a JSON object.")] = "",
-    window: Annotated[int, Option(help="Context length in tokens, where the engine does not say it.")] = 0,
+    llm_url: LlmUrl = "",
+    engine: Engine = "",
+    model: Model = "",
+    llm_api_key: LlmApiKey = "",
+    tokenizer: Tokenizer = "",
+    renderer: Renderer = "",
+    chat_template: ChatTemplate = "",
+    template_kwargs: TemplateKwargs = "",
+    window: Window = 0,
     gateway: Annotated[str, Option(help="URL of a running gateway, instead of starting one.")] = "",
     gateway_admin_key: Annotated[
         str, Option(help="That gateway's admin key.", envvar="OPENENV_HARBOR_GATEWAY_ADMIN_KEY")
