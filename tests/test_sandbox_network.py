@@ -123,7 +123,9 @@ async def test_a_sandbox_cannot_exhaust_this_process_s_descriptors() -> None:
         await forwarder.open(box.control)
         held = f"exec 3<>/dev/tcp/127.0.0.1/{port} 4<>/dev/tcp/127.0.0.1/{port}; sleep 0.2; "
         done = await bash(box, held + ASK.format(port=port, times=1))
-        assert "ConnectionResetError" in done.stderr
+        # Which call of the client meets the reset depends on how soon it comes.
+        assert (done.stdout, done.code) == ("", 1)
+        assert "OSError" in done.stderr or "ConnectionResetError" in done.stderr
         assert (await bash(box, ASK.format(port=port, times=1))).code == 0
         await forwarder.close()
 
