@@ -24,6 +24,7 @@ from typing import Any
 
 from transformers import TrainerCallback
 
+from harbor_env.agent_kwargs import AgentKwargs, checked, read_agent_kwargs
 from harbor_env.client import HarborEnv
 from harbor_env.lookup import import_object
 from harbor_env.models import EngineChoice
@@ -50,6 +51,11 @@ def chosen_reward(config: TrainConfig) -> Reward:
         reward: Reward = import_object(config.reward)
         return reward
     return STANDARD if config.bonus else compose(correctness)
+
+
+def given_agents(config: TrainConfig) -> AgentKwargs:
+    given = config.agent_kwargs
+    return read_agent_kwargs(Path(given)) if isinstance(given, str) and given else checked(given or {}, "agent_kwargs")
 
 
 def build(config: TrainConfig) -> Any:
@@ -89,6 +95,7 @@ def build(config: TrainConfig) -> Any:
         sandbox=config.sandbox,
         admin_key=admin_key,
         budgets=dict(config.budgets),
+        agent_kwargs=given_agents(config),
         **config.action,
     )
     worker = HarborRolloutWorker(

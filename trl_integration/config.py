@@ -9,7 +9,8 @@
     lora: {r: 16}
 
 `training` takes any field of TRL's `AsyncGRPOConfig`, `lora` any of PEFT's `LoraConfig`, `action` any of `HarborAction`
-and `budgets` those of its budgets. Every key can be set on the command line: `training.max_steps=3`.
+and `budgets` those of its budgets. `agent_kwargs` maps a harness to what its adapter is given, or is a file that does.
+Every key can be set on the command line: `training.max_steps=3`.
 """
 
 from __future__ import annotations
@@ -45,8 +46,8 @@ class TrainConfig:
     stop_after: int = 32
     drop_without_contrast: bool = False
     admin_key_env: str = ""
-    max_reply_tokens: int | None = None
     budgets: Mapping[str, int] = field(default_factory=dict)
+    agent_kwargs: Mapping[str, Any] | str = ""
     action: Mapping[str, Any] = field(default_factory=dict)
     training: Mapping[str, Any] = field(default_factory=dict)
     lora: Mapping[str, Any] | None = None

@@ -15,6 +15,7 @@ from typing import Any
 from openenv.core.env_server.mcp_types import Tool
 from openenv.core.harness import ResourceSession, ResourceSessionFactory, ToolResult, TrainingTrace, VerifyResult
 
+from harbor_env.agent_kwargs import AgentKwargs, kwargs_of
 from harbor_env.models import EngineChoice, HarborAction
 from harbor_env.resource_sessions import HarborSession, HarborSessionFactory
 from trl_integration.records import Ledger, Record, scored_from, tokens_of, weight_versions
@@ -94,8 +95,8 @@ class RotatingSessionFactory(ResourceSessionFactory[TrainingSession]):  # type: 
     """Sessions on one environment server or several, each in the harness its group has.
 
     `retries` refills a rollout that failed for no fault of the policy; after that its group is one smaller. `options`
-    are those of `HarborSessionFactory`. `policy` tells the policy's version and, where versions are served under names
-    of their own, the engine's model name, both at the moment a rollout starts.
+    are those of `HarborSessionFactory`, but `agent_kwargs` are by harness. `policy` tells the policy's version and,
+    where versions are served under names of their own, the engine's model name, both at the moment a rollout starts.
     """
 
     def __init__(
@@ -107,6 +108,7 @@ class RotatingSessionFactory(ResourceSessionFactory[TrainingSession]):  # type: 
         ledger: Ledger | None = None,
         retries: int = 1,
         engine: EngineChoice | None = None,
+        agent_kwargs: AgentKwargs | None = None,
         **options: Any,
     ) -> None:
         self.ledger = ledger or Ledger()
@@ -114,7 +116,8 @@ class RotatingSessionFactory(ResourceSessionFactory[TrainingSession]):  # type: 
         self._rotation = rotation
         self._reward = reward
         self._engine = engine
-        self._sessions = _Following(self._engine_now, server_url, harness=rotation, retries=retries, **options)
+        options |= {"harness": rotation, "retries": retries}
+        self._sessions = _Following(self._engine_now, agent_kwargs or {}, server_url, **options)
 
     def create(self, task: Any, seed: int | None = None, episode_id: str | None = None) -> TrainingSession:
         """Start a rollout of group `seed`. What `HarborSessionFactory.create` raises is told to the ledger as well."""
@@ -139,12 +142,17 @@ class RotatingSessionFactory(ResourceSessionFactory[TrainingSession]):  # type: 
 
 
 class _Following(HarborSessionFactory):
-    """Each rollout asks the engine that `engine` names when it starts."""
+    """Each rollout asks the engine that `engine` names when it starts, and its harness gets its own arguments."""
 
-    def __init__(self, engine: Callable[[], EngineChoice | None], *args: Any, **options: Any) -> None:
+    def __init__(
+        self, engine: Callable[[], EngineChoice | None], agents: AgentKwargs, *args: Any, **options: Any
+    ) -> None:
         super().__init__(*args, **options)
         self._choose = engine
+        self._agents = agents
 
     def action_for(self, seed: int | None) -> HarborAction:
-        action: HarborAction = super().action_for(seed).model_copy(update={"engine": self._choose()})
-        return action
+        action: HarborAction = super().action_for(seed)
+        given = dict(kwargs_of(action.harness, self._agents))
+        chosen: HarborAction = action.model_copy(update={"engine": self._choose(), "agent_kwargs": given})
+        return chosen

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import json
 import math
 import os
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 from typing import Any, Literal, get_args
 
+from harbor_env.agent_kwargs import AgentKwargs, kwargs_of, read_agent_kwargs
 from harbor_env.batch import Job, Rotation
 from harbor_env.batch_folder import Settings
 from harbor_env.config import check_url
@@ -21,7 +24,7 @@ from harbor_env.serving_gateway import EngineFlags
 from harbor_env.tasks import Task
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Order:
     """The flags of one command. Zeros among limits mean none; times are in seconds."""
 
@@ -37,6 +40,7 @@ class Order:
     attempts: int = 1
     sandbox: str = "local"
     warm: bool = False
+    agent_kwargs: Path | None = None
     expose: str = ""
     concurrency: int = 1
     retries: int = 0
@@ -69,6 +73,7 @@ class Order:
             raise UsageError("--harness names at least one harness, for example mini-swe-agent.")
         for name in self.harnesses:
             find(name)
+        self.check_agents()
         if self.warm and self.sandbox != "local":
             raise UsageError(f"--warm is for the local sandbox; leave it out for {self.sandbox}.")
         if self.expose:
@@ -77,6 +82,18 @@ class Order:
         for flag, url in (("--llm-url", self.engine.llm_url), ("--gateway", self.engine.gateway)):
             if url:
                 check_url(flag, url)
+
+    def check_agents(self) -> None:
+        """UsageError: the file of --agent-kwargs cannot be read, or is for harnesses that do not run."""
+        running = {part for name in self.harnesses for part in (name, name.partition("@")[0])}
+        strangers = sorted(set(self.agents) - running)
+        if strangers:
+            raise UsageError(f"--agent-kwargs {self.agent_kwargs} has {', '.join(strangers)}, which --harness has not.")
+
+    @cached_property
+    def agents(self) -> AgentKwargs:
+        """What each harness's adapter is given."""
+        return read_agent_kwargs(self.agent_kwargs) if self.agent_kwargs else {}
 
     @property
     def sampling(self) -> dict[str, Any]:
@@ -115,6 +132,7 @@ class Order:
             out=out,
             sandbox=self.sandbox,
             warm=self.warm,
+            agent_kwargs=kwargs_of(job.harness, self.agents),
             layers=layers[job.harness],
             sampling={**self.sampling, **seed},
             budget=self.budget,
@@ -140,6 +158,7 @@ class Order:
             "split": self.split,
             "harness": list(self.harnesses),
             "rotate": self.rotate,
+            "agent_kwargs": json.dumps(self.agents, sort_keys=True) if self.agents else "",
             "sandbox": self.sandbox,
             "temperature": self.sampling.get("temperature", ""),
             "top_p": self.sampling.get("top_p", ""),

@@ -34,6 +34,9 @@ def rollout(
         str, Option(help="Harnesses change by task or by attempt, or every harness gets every task.")
     ] = "task",
     sandbox: Annotated[str, Option(help="local, or any backend of Harbor's: docker, e2b, daytona, modal.")] = "local",
+    agent_kwargs: Annotated[
+        Path | None, Option(help="YAML file: per harness, what its Harbor adapter is given; see docs.")
+    ] = None,
     warm: Annotated[bool, Option("--warm", help="Fork Python harnesses in the local sandbox; see docs.")] = False,
     expose: Annotated[
         str, Option(help="How a sandbox elsewhere reaches the gateway: cloudflared, gradio or module:Name.")
@@ -104,6 +107,7 @@ def rollout(
         rotate=rotate,  # type: ignore[arg-type]  # checked with the rest
         sandbox=sandbox,
         warm=warm,
+        agent_kwargs=agent_kwargs,
         expose=expose,
         concurrency=concurrency,
         retries=retries,

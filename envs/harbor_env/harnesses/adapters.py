@@ -8,6 +8,8 @@ every rollout of this process for seconds, a cancelled one too.
 from __future__ import annotations
 
 import json
+import shlex
+from collections.abc import Sequence
 from typing import Any
 
 from harbor.agents.installed.base import BaseInstalledAgent
@@ -76,6 +78,8 @@ class BakedQwenCode(Baked, QwenCode):  # type: ignore[misc]
 class BakedPi(Baked, Pi):  # type: ignore[misc]
     """`window` and `max_output`, in tokens, go into the model's entry, which holds nothing but its name otherwise.
 
+    `arguments` are further ones of pi's command line.
+
     pi keeps the newest part of a history when it compacts, and room for what follows: both more than a small window
     has, so they are told too.
     """
@@ -86,10 +90,16 @@ class BakedPi(Baked, Pi):  # type: ignore[misc]
     SHARE = 4
     """Neither is more than one part in this many of the window."""
 
-    def __init__(self, *args: Any, window: int = 0, max_output: int = 0, **kwargs: Any) -> None:
+    def __init__(
+        self, *args: Any, window: int = 0, max_output: int = 0, arguments: Sequence[str] = (), **kwargs: Any
+    ) -> None:
         super().__init__(*args, **kwargs)
         self._window = window
+        self._arguments = shlex.join(arguments)
         self._limits = {name: n for name, n in (("contextWindow", window), ("maxTokens", max_output)) if n}
+
+    def build_cli_flags(self) -> str:
+        return " ".join(part for part in (super().build_cli_flags(), self._arguments) if part)
 
     def _build_custom_models_json(self, access: Any, model_id: str) -> dict[str, Any] | None:
         models: dict[str, Any] | None = super()._build_custom_models_json(access, model_id)
