@@ -71,9 +71,8 @@ class Order:
             raise UsageError(f"--temperature is a number, 1 for the model's own distribution; not {self.temperature}.")
         if not self.harnesses:
             raise UsageError("--harness names at least one harness, for example mini-swe-agent.")
-        for name in self.harnesses:
+        for name in (*self.harnesses, *self.agents):
             find(name)
-        self.check_agents()
         if self.warm and self.sandbox != "local":
             raise UsageError(f"--warm is for the local sandbox; leave it out for {self.sandbox}.")
         if self.expose:
@@ -83,16 +82,9 @@ class Order:
             if url:
                 check_url(flag, url)
 
-    def check_agents(self) -> None:
-        """UsageError: the file of --agent-kwargs cannot be read, or is for harnesses that do not run."""
-        running = {part for name in self.harnesses for part in (name, name.partition("@")[0])}
-        strangers = sorted(set(self.agents) - running)
-        if strangers:
-            raise UsageError(f"--agent-kwargs {self.agent_kwargs} has {', '.join(strangers)}, which --harness has not.")
-
     @cached_property
     def agents(self) -> AgentKwargs:
-        """What each harness's adapter is given."""
+        """What harnesses' adapters are given; a file may name more of them than run. UsageError: it cannot be read."""
         return read_agent_kwargs(self.agent_kwargs) if self.agent_kwargs else {}
 
     @property
