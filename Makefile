@@ -15,6 +15,7 @@ export LITELLM_LOCAL_MODEL_COST_MAP ?= True
 
 BIN := .venv/bin
 STAMP := .venv/.synced
+TRAINER := .cache/trainer
 
 TASKS ?= bundled
 HARNESS ?= mini-swe-agent
@@ -48,6 +49,8 @@ rollout: $(STAMP)  ## run bundled tasks with a real coding agent, no GPU, Docker
 .PHONY: test
 test: lint  ## lint, types and every test that is not live
 	$(BIN)/pytest -n $(JOBS) -m "not live"
+	scripts/trainer_test_env.sh $(TRAINER)
+	$(TRAINER)/bin/python -m pytest tests/trainer
 
 .PHONY: lint
 lint: $(STAMP)  ## ruff and mypy

@@ -19,7 +19,7 @@ if [ -e "$STAMP" ]; then
 fi
 python=$("$HERE/scripts/find_python.sh" 3.11 2>/dev/null || echo "$HERE/.venv/bin/python")
 "$python" -m venv --clear "$DIR"
-pip() { "$DIR/bin/python" -m pip --disable-pip-version-check install --quiet --no-compile "$@"; }
+pip() { "$DIR/bin/python" -m pip --disable-pip-version-check install -qq --no-compile "$@"; }
 pip ${TORCH_INDEX:+--index-url "$TORCH_INDEX"} "torch==$TORCH"
 pip "trl==$TRL" "peft>=0.18" accelerate aiohttp requests "pytest>=9.2" "pytest-asyncio>=1.5" "pytest-timeout>=2.4" \
     "hypothesis>=6.170" filelock -e "$HERE/envs/harbor_env"

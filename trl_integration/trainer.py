@@ -7,7 +7,7 @@ compute in. A harness whose ratio is not has its tokens or log probabilities cap
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +15,7 @@ import torch
 from trl.experimental.async_grpo import AsyncGRPOTrainer, async_grpo_trainer
 from trl.experimental.async_grpo.async_grpo_trainer import DataCollatorForRollout
 
+from harbor_env.whole_file import write_whole
 from trl_integration.worker import HARNESS
 
 NO_ROW = -1
@@ -33,7 +34,7 @@ class HarborGRPOTrainer(AsyncGRPOTrainer):  # type: ignore[misc]
     def get_train_dataloader(self) -> Any:
         collator = async_grpo_trainer.DataCollatorForRollout
         # The trainer names its collator's class and takes none from outside.
-        async_grpo_trainer.DataCollatorForRollout = _Collator
+        async_grpo_trainer.DataCollatorForRollout = HarnessCollator
         try:
             return super().get_train_dataloader()
         finally:
@@ -49,39 +50,55 @@ class HarborGRPOTrainer(AsyncGRPOTrainer):  # type: ignore[misc]
         self._log_ratios(seen[-1], inputs)
         return loss
 
-    def _log_ratios(self, log_probs: torch.Tensor, inputs: dict[str, Any]) -> None:
+    def _log_ratios(self, log_probs: torch.Tensor, inputs: Mapping[str, torch.Tensor]) -> None:
         """`log_probs` are detached."""
-        selected = inputs["token_index"] >= 0
-        ratio = torch.exp(log_probs.flatten()[inputs["token_index"][selected]] - inputs["old_log_probs"][selected])
-        rows, harness = inputs["segment_id"][selected], inputs[HARNESS].flatten()
-        harness = harness[harness != NO_ROW]
-        sums = torch.zeros(len(harness), 2, device=ratio.device)
-        sums.index_add_(0, rows, torch.stack([ratio.float(), torch.ones_like(ratio, dtype=torch.float32)], dim=1))
-        sums, harness = sums[sums[:, 1] > 0], harness[sums[:, 1] > 0]
-        per_harness = torch.zeros(len(self._harnesses), 2, device=ratio.device).index_add_(0, harness, sums)
+        per_harness, per_row = ratios(log_probs, inputs, len(self._harnesses))
         per_harness = self.accelerator.reduce(per_harness, reduction="sum")
         metrics = self._metrics["train"]
         for name, (total, count) in zip(self._harnesses, per_harness.tolist(), strict=True):
-            metrics[f"harness/{name}/ratio"].append((total, count))
-        means = sums[:, 0] / sums[:, 1]
-        if len(means):
-            metrics["ratio/row_max"].append(means.max().item())
-            metrics["ratio/row_min"].append(means.min().item())
+            if count:
+                metrics[f"harness/{name}/ratio"].append((total, count))
+        if len(per_row):
+            metrics["ratio/row_max"].append(per_row.max().item())
+            metrics["ratio/row_min"].append(per_row.min().item())
 
     def _save_checkpoint(self, model: Any, trial: Any) -> None:
         super()._save_checkpoint(model, trial)
         if self.accelerator.is_main_process:
-            self._place_after_the_last_group(Path(self._get_output_dir(trial=trial)))
-
-    def _place_after_the_last_group(self, folder: Path) -> None:
-        """Groups without contrast are never trained, so the first untrained one is no place to resume from."""
-        path = folder / f"checkpoint-{self.state.global_step}" / "rollout_state.json"
-        state = json.loads(path.read_text())
-        state["prompt_index"] = max([state["prompt_index"] - 1, *self._trained_groups]) + 1
-        path.write_text(json.dumps(state))
+            folder = Path(self._get_output_dir(trial=trial)) / f"checkpoint-{self.state.global_step}"
+            go_on_after(self._trained_groups, folder / "rollout_state.json")
 
 
-class _Collator(DataCollatorForRollout):  # type: ignore[misc]
+def ratios(
+    log_probs: torch.Tensor, inputs: Mapping[str, torch.Tensor], harnesses: int
+) -> tuple[torch.Tensor, torch.Tensor]:
+    """Of one process's batch: (`harnesses`, 2) the sum and number of token ratios, and the mean ratio of each row.
+
+    `log_probs` are the trainer's at every packed position; `inputs` is a batch of `HarnessCollator`. Rows none of whose
+    tokens are trained have no mean.
+    """
+    selected = inputs["token_index"] >= 0
+    ratio = torch.exp(log_probs.flatten()[inputs["token_index"][selected]] - inputs["old_log_probs"][selected])
+    rows, harness = inputs["segment_id"][selected], inputs[HARNESS].flatten()
+    harness = harness[harness != NO_ROW]
+    sums = torch.zeros(len(harness), 2, device=ratio.device)
+    sums.index_add_(0, rows, torch.stack([ratio.float(), torch.ones_like(ratio, dtype=torch.float32)], dim=1))
+    sums, harness = sums[sums[:, 1] > 0], harness[sums[:, 1] > 0]
+    per_harness = torch.zeros(harnesses, 2, device=ratio.device).index_add_(0, harness, sums)
+    return per_harness, sums[:, 0] / sums[:, 1]
+
+
+def go_on_after(trained: Iterable[int], state_file: Path) -> None:
+    """Let a checkpoint resume behind the last group that was trained.
+
+    TRL resumes from the first that was not; but groups without contrast never are, so that is no place to go on from.
+    """
+    state = json.loads(state_file.read_text())
+    state["prompt_index"] = max([state["prompt_index"] - 1, *trained]) + 1
+    write_whole(state_file, [json.dumps(state).encode()])
+
+
+class HarnessCollator(DataCollatorForRollout):  # type: ignore[misc]
     """Takes the harness's number out of each row's metrics and puts it beside the batch, one per row."""
 
     def torch_call(self, examples: list[Any]) -> dict[str, Any]:
