@@ -81,7 +81,8 @@ def build(config: TrainConfig) -> Any:
         **{"report_to": [], **plain, **config.training},
     )
     tokenizer = AutoTokenizer.from_pretrained(config.model)
-    tokenizer.response_template = tokenizer.response_template if hasattr(tokenizer, "response_template") else {}
+    if getattr(tokenizer, "response_template", None) is None:
+        tokenizer.response_template = {}  # TRL would look one up for the replies it parses; here it parses none
     # A rollout's task follows from its group's number; the prompt is the harness's own.
     prompts = Dataset.from_dict({"prompt": [[{"role": "user", "content": "A task of the server's."}]] * tasks})
     factory = partial(
