@@ -3,7 +3,7 @@
     .cache/engine/bin/python scripts/train_sft.py sft.jsonl --model MODEL --out FOLDER [--epochs 2] [--lr 3e-5]
 
 Examples are those of scripts/collect_sft.py: the loss falls on what the assistant said. All weights are trained. The
-loss of every step goes to OUT/log.jsonl.
+loss of every step goes to OUT/log.jsonl; `--save-every N` leaves models along the way in OUT/checkpoint-STEP.
 """
 
 from __future__ import annotations
@@ -27,6 +27,8 @@ def main() -> None:
     parser.add_argument("--lr", type=float, default=3e-5)
     parser.add_argument("--batch", type=int, default=8, help="examples per optimizer step")
     parser.add_argument("--max-length", type=int, default=2048, help="longer examples are left out, not cut")
+    parser.add_argument("--schedule", default="cosine", help="of the learning rate, after 5 steps of warm-up")
+    parser.add_argument("--save-every", type=int, default=0, help="steps between models kept; 0: only the last")
     parser.add_argument("--seed", type=int, default=0)
     args = parser.parse_args()
 
@@ -41,7 +43,7 @@ def main() -> None:
         output_dir=str(args.out),
         num_train_epochs=args.epochs,
         learning_rate=args.lr,
-        lr_scheduler_type="cosine",
+        lr_scheduler_type=args.schedule,
         warmup_steps=5,
         per_device_train_batch_size=args.batch if gpu else 1,
         gradient_accumulation_steps=1 if gpu else args.batch,
@@ -49,7 +51,9 @@ def main() -> None:
         completion_only_loss=True,
         max_length=None,
         logging_steps=1,
-        save_strategy="no",
+        save_strategy="steps" if args.save_every else "no",
+        save_steps=args.save_every or 500,
+        save_only_model=True,
         report_to=[],
         seed=args.seed,
         use_cpu=not gpu,

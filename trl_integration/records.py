@@ -5,10 +5,12 @@ Invariant: `reward` is None exactly when `scored` is None, and then `cause` says
 
 from __future__ import annotations
 
+import json
 import threading
 from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from harbor_env.atif import count_tool_calls
@@ -39,6 +41,18 @@ class Record:
     context: int = 0
     versions: int = 0
     seconds: dict[str, float] = field(default_factory=dict)
+
+
+def read_records(path: Path) -> list[Record]:
+    """The records of a run, from the JSON lines its worker wrote."""
+    return [_record(json.loads(line)) for line in path.read_text(encoding="utf-8").splitlines()]
+
+
+def _record(values: dict[str, Any]) -> Record:
+    scored = values["scored"]
+    if scored is not None:
+        scored = Scored(**{**scored, "flags": tuple(scored["flags"])})
+    return Record(**{**values, "scored": scored})
 
 
 class Ledger:
