@@ -23,7 +23,9 @@ PYTHON=$SERVER_ENV/bin/python
 # Keys, sessions and what agents wrote are nobody else's to read.
 umask 077
 mkdir -p "$RUN/logs"
+# What a job leaves on its node goes with it.
 LOCAL=$(mktemp -d "${SLURM_TMPDIR:-${TMPDIR:-/tmp}}/openenv-harbor.XXXXXX")
+export TMPDIR=$LOCAL
 # A sandbox's files lie on an overlay, for which a network file system is no ground.
 export OPENENV_HARBOR_SCRATCH=${OPENENV_HARBOR_SCRATCH:-$LOCAL/sandboxes}
 
