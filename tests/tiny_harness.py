@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 import shlex
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -37,6 +38,8 @@ while habit != "silent":
         messages.append({"role": "tool", "tool_call_id": call["id"], "content": done.stdout + done.stderr})
     if not said.get("tool_calls"):
         break
+    if habit == "forget":
+        messages = [{"role": "user", "content": task + " It was tried already: " + messages[-1]["content"]}]
 if habit == "hang":
     import time; time.sleep(600)
 if habit == "fail":
@@ -45,7 +48,10 @@ if habit == "fail":
 
 
 class TinyAgent(BaseInstalledAgent):  # type: ignore[misc]
-    """`habit` is what it does besides its work: nothing (""), stay silent, or hang or fail when its work is done."""
+    """`habit` is what it does besides its work: nothing (""), stay silent, or hang or fail when its work is done.
+
+    With "forget" it starts its conversation again after every command.
+    """
 
     capabilities = AgentCapabilities(base_url=True, atif=True)
     MODEL_CONNECTION = ModelConnectionSpec(
@@ -86,6 +92,7 @@ class TinyAgent(BaseInstalledAgent):  # type: ignore[misc]
 
 
 TINY = Harness("tiny", "tests.tiny_harness:TinyAgent", "chat", base_url_suffix="/v1")
+FORGETFUL = replace(TINY, name="forgetful", kwargs={"habit": "forget"})
 
 
 def write_task(folder: Path, *, reward: str = '{"reward": %s}', name: str = "reward.json", seconds: float = 60) -> Path:

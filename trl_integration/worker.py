@@ -12,6 +12,9 @@ stops with the reason; every rollout is written down. Everything given to the wo
 
 from __future__ import annotations
 
+import harbor_env.light_openenv  # noqa: F401  # first: it keeps openenv's web interface out of the worker's process
+
+# isort: split
 import dataclasses
 import json
 from collections.abc import Iterator
@@ -59,6 +62,14 @@ class _HarborLoop(_HarnessRolloutLoop):  # type: ignore[misc]
         """Groups go on counting over a resume: task and harness follow from the group's number."""
         for group, row in super()._repeat_iterator():
             yield self._first_group + group, row
+
+    def run(self) -> None:
+        try:
+            super().run()
+        finally:
+            # A process waits at its end until what it queued is read; a trainer that has stopped reads no more.
+            self.rollout_buffer.cancel_join_thread()
+            self._metrics_queue.cancel_join_thread()
 
     async def _generate_one(self, *args: Any, **kwargs: Any) -> Any:
         rollout = await super()._generate_one(*args, **kwargs)

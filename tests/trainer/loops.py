@@ -48,6 +48,15 @@ def result_of(outcome: Outcome, harness: str) -> HarborResult:
     return HarborResult(**facts, reward=reward, reason=failed, trace=traces()[trace])
 
 
+class FakeQueue(queue.Queue[Any]):
+    """A queue of this process that can be left behind unread, as one between processes can."""
+
+    left_behind = False
+
+    def cancel_join_thread(self) -> None:
+        self.left_behind = True
+
+
 class FakeServer(RotatingSessionFactory):
     """Rollouts end as `outcomes` say, in order, and the last of them for ever."""
 
@@ -78,12 +87,12 @@ def rollout_loop(*outcomes: Outcome, version: int = 1, **options: Any) -> Iterat
         # The loop would look a template up for the replies it parses; here it parses none.
         processing_class=SimpleNamespace(response_template={}, pad_token_id=0),
         eos_token_ids=[0],
-        rollout_buffer=queue.Queue(),
+        rollout_buffer=FakeQueue(),
         model_version_value=SimpleNamespace(value=version),
         heartbeat_value=SimpleNamespace(value=0.0),
         failed_event=threading.Event(),
         exception_info_queue=queue.Queue(),
-        metrics_queue=queue.Queue(),
+        metrics_queue=FakeQueue(),
         **{"num_generations": 2, "max_inflight_tasks": 2, **options},
     )
     try:

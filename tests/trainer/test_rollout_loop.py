@@ -82,6 +82,7 @@ def test_a_run_in_which_nothing_scores_any_more_stops_with_the_reason() -> None:
             loop.run()
         assert loop._failed_event.is_set()
         kind, said, _ = loop._exception_info_queue.get_nowait()
+        assert loop.rollout_buffer.left_behind, "the process would wait for a trainer that reads no more"
     assert kind == "NothingScores"
     assert "sandbox: no sandbox could be had" in said
 
