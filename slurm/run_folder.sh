@@ -41,6 +41,12 @@ refuse() {
 
 leave() {
     [ -z "$PUBLISHED" ] || rm -f "$PUBLISHED"
+    if [ -d "$LOCAL/sandboxes" ]; then
+        # Sandboxes that were killed with their owner name their cgroups in their folder.
+        "$PYTHON" -c '
+import sys, pathlib, harbor_env.sandboxes.leftovers as leftovers
+leftovers.sweep(pathlib.Path(sys.argv[1]))' "$LOCAL/sandboxes" || true
+    fi
     rm -rf --one-file-system "$LOCAL"
 }
 trap leave EXIT
