@@ -6,6 +6,7 @@ import subprocess
 import sys
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -114,7 +115,36 @@ def test_a_small_window_reaches_gemini_cli_as_the_share_of_a_million_tokens_to_c
 @pytest.mark.parametrize(("window", "free", "kept"), [(20_000, 5_000, 5_000), (200_000, 16_384, 20_000)])
 def test_pi_neither_reserves_nor_keeps_more_than_a_quarter_of_a_small_window(window: int, free: int, kept: int) -> None:
     pi = BakedPi(**MODEL, window=window)
-    assert pi.compaction() == {"reserveTokens": free, "keepRecentTokens": kept}
+    told = _pi_model(pi)["contextWindow"]
+    assert pi.compaction()["keepRecentTokens"] == kept
+    assert told - pi.compaction()["reserveTokens"] == window - free
+
+
+def test_pi_may_ask_for_whole_replies_in_a_window_that_its_own_margin_would_fill() -> None:
+    margin = 4_096  # pi-ai 1.6.0, dist/api/simple-options.js: CONTEXT_SAFETY_TOKENS
+    model = _pi_model(BakedPi(**MODEL, window=4_096, max_output=512))
+    assert model["contextWindow"] - margin == 4_096
+    assert model["maxTokens"] == 512
+
+
+def _pi_model(pi: BakedPi) -> dict[str, Any]:
+    url = "http://127.0.0.1:1/v1"
+    access = SimpleNamespace(
+        resolved_base_url=url,
+        execution_base_url=url,
+        model_api_format=ModelApiFormat.OPENAI_CHAT_COMPLETIONS,
+        api_key="k",
+        env={"OPENAI_API_KEY": "k"},
+    )
+    models = pi._build_custom_models_json(access, "m")
+    assert models is not None
+    (provider,) = models["providers"].values()
+    model: dict[str, Any] = provider["models"][0]
+    return model
+
+
+def test_pi_s_own_command_line_is_handed_on_word_by_word() -> None:
+    assert BakedPi(**MODEL, arguments=["--system-prompt", "be brief"]).build_cli_flags() == "--system-prompt 'be brief'"
 
 
 def test_a_harness_that_needs_no_litellm_does_not_load_it_to_price_its_steps_either() -> None:

@@ -3,27 +3,22 @@
 from __future__ import annotations
 
 import json
-import os
 import re
 import signal
 import stat
 import subprocess
-import sys
-from collections.abc import Callable, Iterator
-from contextlib import ExitStack
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-import psutil
 import pytest
 
 from tests.sandbox_world import needs_sandbox
+from tests.slurm_jobs import ROOT, Jobs, appears, slurm_jobs
 from tests.tiny_harness import write_task
 from tests.tokenizers import qwen3_dir
 from tests.waiting import until
 
-ROOT = Path(__file__).resolve().parent.parent
-FAKES = ROOT / "tests" / "data" / "slurm"
 BATCH = sorted((ROOT / "slurm").glob("*.sbatch"))
 SCRIPTS = [*BATCH, *sorted((ROOT / "slurm").glob("*.sh"))]
 FROM_OUTSIDE = re.compile(r"\$\{([A-Z_]+):?[-?]")
@@ -31,87 +26,10 @@ USED = re.compile(r"\$\{?([A-Z_]{2,})\b")
 ASSIGNED = re.compile(r"\b([A-Z_]{2,})=")
 
 
-class Jobs:
-    """Scripts run as Slurm would run them on one node, in one run's folder, over a fake engine."""
-
-    def __init__(self, folder: Path, stack: ExitStack) -> None:
-        self.run = folder / "run"
-        self.asked = folder / "asked"
-        self.local = folder / "local"
-        self.local.mkdir()
-        self._stack = stack
-        self.environment = {
-            **{name: value for name, value in os.environ.items() if not name.startswith(("SLURM_", "OPENENV_"))},
-            "PATH": f"{FAKES / 'bin'}:{os.environ['PATH']}",
-            "RUN": str(self.run),
-            "ASKED": str(self.asked),
-            "TMPDIR": str(self.local),
-            "SERVER_ENV": sys.prefix,
-            "PYTHONPATH": str(ROOT),
-            "HOST": "127.0.0.1",
-            "POLL": "0.1",
-            "MODEL": "any",
-            "ENGINE_COMMAND": f"{sys.executable} {FAKES / 'fake_engine.py'} $PORT",
-            "TRAIN_COMMAND": f"{sys.executable} {FAKES / 'fake_trainer.py'}",
-        }
-
-    def start(self, script: str, **variables: str) -> subprocess.Popen[str]:
-        job = subprocess.Popen(
-            ["bash", f"slurm/{script}"],
-            cwd=ROOT,
-            env={**self.environment, **variables},
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-            text=True,
-        )
-        self._stack.enter_context(job)
-        self._stack.callback(job.terminate)
-        return job
-
-    def finish(self, script: str, **variables: str) -> tuple[int, str]:
-        """Its exit status, and what it printed."""
-        return self.end_of(self.start(script, **variables))
-
-    def end_of(self, job: subprocess.Popen[str], told: int = 0) -> tuple[int, str]:
-        if told:
-            job.send_signal(told)
-        printed, _ = job.communicate()
-        return job.returncode, printed
-
-    def serve_nothing_at(self, *names: str) -> None:
-        """As if services of these names were up: something answers at their address."""
-        url = (self.run / "engine.url").read_text()
-        for name in names:
-            (self.run / f"{name}.url").write_text(url)
-
-    def processes(self) -> list[psutil.Process]:
-        """Every process of the run."""
-        return [process for process in psutil.process_iter() if self._belongs(process)]
-
-    def left(self) -> tuple[list[psutil.Process], list[Path]]:
-        return self.processes(), [*self.local.iterdir(), *self.run.glob("*.url")]
-
-    def _belongs(self, process: psutil.Process) -> bool:
-        try:
-            return process.environ().get("RUN") == str(self.run)
-        except psutil.Error:
-            return False
-
-
 @pytest.fixture
 def jobs(tmp_path: Path) -> Iterator[Jobs]:
-    with ExitStack() as stack:
-        yield Jobs(tmp_path, stack)
-
-
-def appears(path: Path, job: subprocess.Popen[str]) -> Callable[[], bool]:
-    """Whether the file is there; AssertionError with what the job printed where it ended before."""
-
-    def check() -> bool:
-        assert path.exists() or job.poll() is None, job.communicate()
-        return path.exists()
-
-    return check
+    with slurm_jobs(tmp_path) as started:
+        yield started
 
 
 @pytest.mark.parametrize("script", SCRIPTS, ids=lambda path: path.name)
@@ -170,14 +88,6 @@ def test_a_service_that_does_not_come_up_is_not_waited_for_in_vain(jobs: Jobs) -
     (jobs.run / "engine.url").write_text("http://127.0.0.1:1")
     status, printed = jobs.finish("server.sbatch", WAIT="0")
     assert (status, "engine did not answer within 0 s (http://127.0.0.1:1)" in printed) == (1, True)
-
-
-async def test_every_node_runs_a_rank_of_the_engine_and_all_end_together(jobs: Jobs) -> None:
-    engine = jobs.start("engine.sbatch", SLURM_NNODES="2")
-    await until(appears(jobs.run / "engine.url", engine))
-    status, printed = jobs.end_of(engine, signal.SIGTERM)
-    assert (status, {"rank 0 is up", "rank 1 is up"} <= set(printed.splitlines())) == (0, True)
-    assert jobs.left() == ([], [])
 
 
 async def test_training_finds_all_servers_and_goes_on_where_it_was_ended(jobs: Jobs, tmp_path: Path) -> None:

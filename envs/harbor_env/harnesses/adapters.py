@@ -81,12 +81,16 @@ class BakedPi(Baked, Pi):  # type: ignore[misc]
     `arguments` are further ones of pi's command line.
 
     pi keeps the newest part of a history when it compacts, and room for what follows: both more than a small window
-    has, so they are told too.
+    has, so they are told too. It also keeps tokens free in case it counted a prompt wrongly, and in a small window they
+    are all there are: it would ask for replies of one token. The gateway counts exactly, so the window it is told is
+    larger by them.
     """
 
     command = "pi"
     RESERVED, KEPT = 16_384, 20_000
     """pi's own numbers of tokens."""
+    MISCOUNT = 4_096
+    """Tokens pi keeps free of a prompt and its reply."""
     SHARE = 4
     """Neither is more than one part in this many of the window."""
 
@@ -96,7 +100,8 @@ class BakedPi(Baked, Pi):  # type: ignore[misc]
         super().__init__(*args, **kwargs)
         self._window = window
         self._arguments = shlex.join(arguments)
-        self._limits = {name: n for name, n in (("contextWindow", window), ("maxTokens", max_output)) if n}
+        told = window and window + self.MISCOUNT
+        self._limits = {name: n for name, n in (("contextWindow", told), ("maxTokens", max_output)) if n}
 
     def build_cli_flags(self) -> str:
         return " ".join(part for part in (super().build_cli_flags(), self._arguments) if part)
@@ -121,4 +126,5 @@ class BakedPi(Baked, Pi):  # type: ignore[misc]
     def compaction(self) -> dict[str, int]:
         """Tokens pi keeps free and tokens it keeps of a history."""
         most = self._window // self.SHARE
-        return {"reserveTokens": min(self.RESERVED, most), "keepRecentTokens": min(self.KEPT, most)}
+        reserved = min(self.RESERVED, most) + self.MISCOUNT
+        return {"reserveTokens": reserved, "keepRecentTokens": min(self.KEPT, most)}
