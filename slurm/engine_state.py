@@ -57,12 +57,17 @@ def load(url: str, name: str, folder: str) -> None:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("state", choices=["renew", "load"])
-    parser.add_argument("url")
-    parser.add_argument("adapter", nargs="*", metavar="NAME FOLDER")
+    states = parser.add_subparsers(required=True)
+    renews = states.add_parser("renew")
+    renews.add_argument("url")
+    renews.set_defaults(do=lambda args: renew(args.url))
+    loads = states.add_parser("load")
+    for word in ("url", "name", "folder"):
+        loads.add_argument(word)
+    loads.set_defaults(do=lambda args: load(args.url, args.name, args.folder))
     args = parser.parse_args()
     try:
-        {"renew": renew, "load": load}[args.state](args.url, *args.adapter)
+        args.do(args)
     except (OSError, RuntimeError) as error:
         sys.exit(f"engine_state.py: {error}")
 
