@@ -7,6 +7,7 @@ import re
 import signal
 import stat
 import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -14,13 +15,13 @@ from typing import Any
 import pytest
 
 from tests.sandbox_world import needs_sandbox
-from tests.slurm_jobs import ROOT, Jobs, appears, slurm_jobs
+from tests.slurm_jobs import FAKES, ROOT, Jobs, appears, slurm_jobs
 from tests.tiny_harness import write_task
 from tests.tokenizers import qwen3_dir
 from tests.waiting import until
 
 BATCH = sorted((ROOT / "slurm").glob("*.sbatch"))
-SCRIPTS = [*BATCH, *sorted((ROOT / "slurm").glob("*.sh"))]
+SCRIPTS = [*BATCH, ROOT / "slurm" / "run_folder.sh", ROOT / "slurm" / "submit.sh"]
 FROM_OUTSIDE = re.compile(r"\$\{([A-Z_]+):?[-?]")
 USED = re.compile(r"\$\{?([A-Z_]{2,})\b")
 ASSIGNED = re.compile(r"\b([A-Z_]{2,})=")
@@ -105,7 +106,7 @@ async def test_training_finds_all_servers_and_goes_on_where_it_was_ended(jobs: J
     assert (status, "queued again" in printed) == (143, True)
     assert jobs.asked.read_text() == "requeue 7\n"
     told = trained(jobs)
-    url = (jobs.run / "engine.url").read_text().strip()
+    url = url_of_engine(jobs)
     assert told["servers"] == f"[{url}, {url}]"
     assert (told["engine_url"], told["harnesses"], told["resume"], told["key_length"]) == (url, "[a, b]", False, 48)
     assert stat.S_IMODE((jobs.run / "admin.key").stat().st_mode) == 0o600
@@ -117,31 +118,50 @@ async def test_training_finds_all_servers_and_goes_on_where_it_was_ended(jobs: J
     assert jobs.finish("train.sbatch", TRAIN_COMMAND="false")[0] == 1
 
 
+def url_of_engine(jobs: Jobs) -> str:
+    return (jobs.run / "engine.url").read_text().strip()
+
+
 def trained(jobs: Jobs) -> Any:
     return json.loads((jobs.run / "train" / "told.json").read_text())
 
 
-@needs_sandbox
-async def test_engine_server_and_evaluation_find_each_other_and_leave_nothing(jobs: Jobs, tmp_path: Path) -> None:
-    write_task(tmp_path / "tasks" / "one")
-    given = {"DATASET": str(tmp_path / "tasks"), "TOKENIZER": str(qwen3_dir()), "SPLIT": "all"}
-    server = jobs.start("server.sbatch", **given)
-    evaluation = jobs.start("evaluate.sbatch", **given, HARNESS="tests.tiny_harness:TINY", EVALUATE_ARGS="--retries 0")
+async def test_every_server_of_an_array_says_where_it_answers_and_keeps_its_key_to_itself(
+    jobs: Jobs, tmp_path: Path
+) -> None:
+    binaries = tmp_path / "environment" / "bin"
+    binaries.mkdir(parents=True)
+    (binaries / "python").symlink_to(sys.executable)
+    (binaries / "openenv-harbor").symlink_to(FAKES / "openenv-harbor")
+    given = {"SERVER_ENV": str(binaries.parent), "DATASET": "tasks", "SERVER_ARGS": "--warm --idle 60"}
     engine = jobs.start("engine.sbatch")
-    await until(appears(jobs.run / "server-0.url", server))
+    servers = [jobs.start("server.sbatch", **given, SLURM_ARRAY_TASK_ID=place) for place in ("0", "1")]
+    for place, server in enumerate(servers):
+        await until(appears(jobs.run / f"server-{place}.url", server))
     key = (jobs.run / "admin.key").read_text()
+    assert len({path.read_text() for path in jobs.run.glob("*.url")}) == 3
+    for words in jobs.asked.read_text().splitlines():
+        told = words.split("\t")
+        assert told[:7] == ["serve", "--llm-url", url_of_engine(jobs), "--model", "policy", "--tokenizer", "any"]
+        assert {"tasks", "127.0.0.1", "--warm", "60", "key of 48"} <= set(told)
     assert not [process for process in jobs.processes() if key in " ".join(process.cmdline())]
+    ended = [jobs.end_of(job, signal.SIGTERM) for job in (*servers, engine)]
+    assert [status for status, _ in ended] == [0, 0, 0], ended
+    assert key not in str(ended)
+    assert jobs.left() == ([], [])
+
+
+@needs_sandbox
+async def test_an_evaluation_runs_over_the_runs_engine_and_leaves_nothing(jobs: Jobs, tmp_path: Path) -> None:
+    write_task(tmp_path / "tasks" / "one")
+    given = {"DATASET": str(tmp_path / "tasks"), "TOKENIZER": str(qwen3_dir()), "HARNESS": "tests.tiny_harness:TINY"}
+    evaluation = jobs.start("evaluate.sbatch", **given, SPLIT="all", EVALUATE_ARGS="--retries 0")
+    engine = jobs.start("engine.sbatch")
     status, printed = jobs.end_of(evaluation)
     assert (status, "0.000 [0.000, 0.000]  1 tasks" in printed) == (0, True), printed
-    [result] = (jobs.run / "evaluations/trained/tests.tiny_harness-TINY/results.jsonl").read_text().splitlines()
-    assert (json.loads(result)["ok"], json.loads(result)["reward"], json.loads(result)["level"]) == (
-        True,
-        0.0,
-        "tokens",
-    )
-    ended = [jobs.end_of(job, signal.SIGTERM) for job in (server, engine)]
-    assert [status for status, _ in ended] == [0, 0], ended
-    assert key not in str(ended) + printed
+    result = json.loads((jobs.run / "evaluations/trained/tests.tiny_harness-TINY/results.jsonl").read_text())
+    assert (result["ok"], result["reward"], result["level"]) == (True, 0.0, "tokens")
+    assert jobs.end_of(engine, signal.SIGTERM)[0] == 0
     assert jobs.left() == ([], [])
 
 
