@@ -52,15 +52,16 @@ leftovers.sweep(pathlib.Path(sys.argv[1]))' "$LOCAL/sandboxes" || true
 trap leave EXIT
 
 # Slurm tells every process of a job that is cancelled or preempted, and a second word would cut short how a batch of
-# rollouts ends; that a job's time is nearly up (USR1), it tells this script alone.
+# rollouts ends. That a job's time is nearly up (USR1), it tells this script alone, and Ctrl-C is no word of Slurm's.
 told() {
     TOLD=$1
     [ -n "$CHILD" ] || exit 143
-    if [ "$1" = USR1 ] || [ -z "${SLURM_JOB_ID:-}" ]; then
+    if [ "$1" != TERM ] || [ -z "${SLURM_JOB_ID:-}" ]; then
         kill -TERM -- "$TARGET" 2>/dev/null || true
     fi
 }
-trap 'told TERM' TERM INT
+trap 'told TERM' TERM
+trap 'told INT' INT
 trap 'told USR1' USR1
 
 # start one|all COMMAND...: run it; `one` hears of the end itself, `all` is a command none of whose parts tells the others.

@@ -152,6 +152,7 @@ async def test_every_server_of_an_array_says_where_it_answers_and_keeps_its_key_
 
 
 @needs_sandbox
+@pytest.mark.timeout(300)
 async def test_an_evaluation_runs_over_the_runs_engine_and_leaves_nothing(jobs: Jobs, tmp_path: Path) -> None:
     write_task(tmp_path / "tasks" / "one")
     given = {"DATASET": str(tmp_path / "tasks"), "TOKENIZER": str(qwen3_dir()), "HARNESS": "tests.tiny_harness:TINY"}
