@@ -80,9 +80,9 @@ def ratios(
     selected = inputs["token_index"] >= 0
     ratio = torch.exp(log_probs.flatten()[inputs["token_index"][selected]] - inputs["old_log_probs"][selected])
     rows, harness = inputs["segment_id"][selected], inputs[HARNESS].flatten()
-    harness = harness[harness != NO_ROW]
     sums = torch.zeros(len(harness), 2, device=ratio.device)
     sums.index_add_(0, rows, torch.stack([ratio.float(), torch.ones_like(ratio, dtype=torch.float32)], dim=1))
+    # Rows without a trained token, and those that only pad the batch, say nothing.
     sums, harness = sums[sums[:, 1] > 0], harness[sums[:, 1] > 0]
     per_harness = torch.zeros(harnesses, 2, device=ratio.device).index_add_(0, harness, sums)
     return per_harness, sums[:, 0] / sums[:, 1]

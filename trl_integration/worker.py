@@ -84,12 +84,13 @@ class _HarborLoop(_HarnessRolloutLoop):  # type: ignore[misc]
         records = self._sessions.ledger.take(group.group_id)
         self._write(records)
         self._push_metrics({**harness_metrics(records, self.model_version), **group_metrics(records)})
+        # A rollout without a reward is in no baseline, and its session gave no turns, so it has no rows.
         rewards = list(group.rollout_rewards)
         if sum(reward is not None for reward in rewards) < 2:
             return []
         if self._drop_without_contrast and not has_contrast(rewards):
             return []
-        samples = await super()._score_group(_scored_only(group))
+        samples = await super()._score_group(group)
         for sample in samples:
             sample.metrics[HARNESS] = float(self._sessions.harness_number(group.group_id))
         return list(samples)
@@ -107,20 +108,3 @@ class HarborRolloutWorker(HarnessRolloutWorker):  # type: ignore[misc]
     """TRL's `HarnessRolloutWorker` over `RotatingSessionFactory`; its further options are those of `_HarborLoop`."""
 
     _loop_cls = _HarborLoop
-
-
-def _scored_only(group: RolloutGroup) -> RolloutGroup:
-    """The group without the rollouts that have no reward."""
-    keep = [index for index, reward in enumerate(group.rollout_rewards) if reward is not None]
-    per_rollout = (
-        "prompts",
-        "completions",
-        "completions_ids",
-        "completions_sequences",
-        "tool_call_counts",
-        "tool_failure_counts",
-        "rollout_rewards",
-    )
-    kept: dict[str, Any] = {name: [getattr(group, name)[index] for index in keep] for name in per_rollout}
-    kept["reward_kwargs"] = {name: [values[index] for index in keep] for name, values in group.reward_kwargs.items()}
-    return dataclasses.replace(group, **kept)

@@ -77,7 +77,7 @@ async def test_every_rollout_is_written_down_whatever_became_of_it(tmp_path: Pat
 
 
 def test_a_run_in_which_nothing_scores_any_more_stops_with_the_reason() -> None:
-    with rollout_loop(GOOD, LOST, stop_after=3) as loop:
+    with rollout_loop(GOOD, LOST, stop_after=3, max_inflight_tasks=1) as loop:
         with pytest.raises(NothingScores, match="3 rollouts in a row could not be scored"):
             loop.run()
         assert loop._failed_event.is_set()
