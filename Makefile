@@ -89,6 +89,22 @@ check-logprobs: engine  ## rollouts on vLLM, their log probabilities recomputed 
 		--tokenizer $(MODEL) -n 2 --max-calls 2 --max-output-tokens 300 --out $(CHECKED)'
 	$(ENGINE)/bin/python scripts/check_logprobs.py $(CHECKED)/rows.jsonl --model $(MODEL)
 
+.PHONY: trainer
+trainer: engine  ## the engine's environment with TRL in it, to train on a CPU
+	scripts/trainer_env.sh $(ENGINE)
+
+.PHONY: learn
+learn: trainer  ## a small model learns two harnesses on a CPU: teacher, SFT, RL, evaluation (hours; goes on if stopped)
+	scripts/learn.sh
+
+.PHONY: learn-smoke
+learn-smoke: trainer  ## three RL steps in two harnesses, real vLLM and trainer (minutes)
+	scripts/learn.sh smoke
+
+.PHONY: slurm-try
+slurm-try: $(STAMP)  ## the Slurm scripts under a real one-node Slurm (needs root, slurm-wlm, munge, npm; minutes)
+	slurm/try.sh
+
 .PHONY: check-kill
 check-kill: $(STAMP)  ## kill -9 the gateway at 50 moments and look for lost turns (fetches a tokenizer: needs npm)
 	$(BIN)/python scripts/kill_gateway.py --tokenizer $(QWEN3)
