@@ -1,19 +1,23 @@
 """A small process that has imported what rollouts need, and forks a worker each time it is asked: `python -m` this.
 
-Invariant: one thread, so forking is safe; it ends when the server does. Importing Harbor takes seconds, a fork
-milliseconds.
+Invariant: one thread, so forking is safe; it ends when the server does. Importing Harbor takes seconds, and so does
+what some adapters need; a fork takes milliseconds.
 """
 
 from __future__ import annotations
 
 import gc
+import importlib
 import os
 import signal
 import socket
 import sys
 
 SOCKET = 3
-"""The descriptor on which a request, one byte with a worker's end of a socket pair, arrives."""
+"""The descriptor on which requests arrive: the name of a module to import before forking, and a worker's end of a
+socket pair."""
+NAME = 256
+"""Bytes of a module's name, at most."""
 
 
 def main() -> None:
@@ -28,12 +32,14 @@ def main() -> None:
     asked = socket.socket(fileno=SOCKET)
     signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # ended workers leave no zombies
     signal.signal(signal.SIGINT, signal.SIG_IGN)
-    gc.collect()
-    gc.freeze()
+    _settle()
     while True:
-        said, fds, _, _ = socket.recv_fds(asked, 1, 1)
+        said, fds, _, _ = socket.recv_fds(asked, NAME, 1)
         if not said:
             return
+        if said.decode() not in sys.modules:
+            importlib.import_module(said.decode())
+            _settle()
         if os.fork() == 0:
             asked.close()
             os.setsid()
@@ -41,6 +47,12 @@ def main() -> None:
             signal.signal(signal.SIGINT, signal.default_int_handler)
             worker.main(socket.socket(fileno=fds[0]))
         os.close(fds[0])
+
+
+def _settle() -> None:
+    """The collector writes to no page of what is here any more, so that forks go on sharing it."""
+    gc.collect()
+    gc.freeze()
 
 
 if __name__ == "__main__":

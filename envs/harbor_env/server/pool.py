@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import Any
 
 from harbor_env.errors import SandboxError
+from harbor_env.harnesses import HARNESSES, find
 from harbor_env.server.answer import answer, failed
 from harbor_env.server.frames import Frames
 from harbor_env.server.remains import clear, last_words
@@ -30,8 +31,11 @@ GRACE = 20.0
 """Seconds a cancelled rollout has to take its sandbox down before its process is killed."""
 READY_WITHIN = 180.0
 """Seconds until a worker answers; the first waits for Harbor to be imported."""
+ADAPTERS = "harbor_env.harnesses.adapters"
 FORK_TRIES = 3
 FORK_PAUSE = 0.2
+LINGER = 120.0
+"""Seconds an idle worker stays for the next rollout: what it has imported and started warm takes seconds to come by."""
 RECYCLED_AFTER = 100
 """Rollouts, after which a worker is replaced: whatever a harness's adapter leaks does not add up."""
 
@@ -40,11 +44,15 @@ Watch = Callable[[At], None]
 
 @dataclass(slots=True)
 class Worker:
-    """One process and the server's end of its socket. `rollouts` it has begun; `secrets` are those of the last."""
+    """One process and the server's end of its socket. `rollouts` it has begun; `secrets` are those of the last.
+
+    `idle_since` is a moment of the monotonic clock.
+    """
 
     frames: Frames
     pid: int = 0
     rollouts: int = 0
+    idle_since: float = 0.0
     secrets: tuple[str, ...] = ()
 
     async def kill(self) -> None:
@@ -59,15 +67,26 @@ class Worker:
 
 
 class Pool:
-    """At most `limit` rollouts at a time, each in a process of its own; `idle` processes wait for the next.
+    """At most `limit` rollouts at a time, each in a process of its own.
 
-    What workers print goes to the file `log`.
+    Processes wait for the next rollout: `idle` of them for ever, others `linger` seconds. What workers print goes to
+    the file `log`.
     """
 
-    def __init__(self, log: Path, *, limit: int, idle: int = 4, silence: float = SILENCE, grace: float = GRACE) -> None:
+    def __init__(
+        self,
+        log: Path,
+        *,
+        limit: int,
+        idle: int = 4,
+        linger: float = LINGER,
+        silence: float = SILENCE,
+        grace: float = GRACE,
+    ) -> None:
         self._log = log
         self._limit = limit
         self._keep_idle = idle
+        self._linger = linger
         self.silence = silence
         self.grace = grace
         self._waiting: list[Worker] = []
@@ -129,7 +148,7 @@ class Pool:
     async def _begin(self, order: Run, within: float) -> Worker:
         """A worker that has taken the order: one that died while it was idle has not, and another gets it."""
         while True:
-            worker = await self._take(within)
+            worker = await self._take(order.spec.harness, within)
             worker.rollouts, worker.secrets = worker.rollouts + 1, ()
             worker.frames.write(order)
             try:
@@ -178,13 +197,25 @@ class Pool:
         return "was ended"
 
     def _give_back(self, worker: Worker) -> None:
-        if worker.rollouts < RECYCLED_AFTER and len(self._waiting) < self._keep_idle:
-            self._waiting.append(worker)
-        else:
-            closing = asyncio.ensure_future(worker.frames.close())
-            closing.add_done_callback(lambda done: done.exception())
+        if worker.rollouts >= RECYCLED_AFTER:
+            self._end(worker)
+            return
+        worker.idle_since = time.monotonic()
+        self._waiting.append(worker)
+        if len(self._waiting) > self._keep_idle:
+            asyncio.get_running_loop().call_later(self._linger, self._thin_out)
 
-    async def _take(self, within: float) -> Worker:
+    def _thin_out(self) -> None:
+        """End workers that have waited long enough; the one that waits longest is first."""
+        due = time.monotonic() - self._linger
+        while len(self._waiting) > self._keep_idle and self._waiting[0].idle_since <= due:
+            self._end(self._waiting.pop(0))
+
+    def _end(self, worker: Worker) -> None:
+        closing = asyncio.ensure_future(worker.frames.close())
+        closing.add_done_callback(lambda done: done.exception())
+
+    async def _take(self, harness: str, within: float) -> Worker:
         while self._waiting:
             worker = self._waiting.pop()
             if not worker.frames.gone:
@@ -192,25 +223,25 @@ class Pool:
             await worker.frames.close()
         try:
             async with asyncio.timeout(within):
-                return await self._new()
+                return await self._new(adapter_module(harness))
         except TimeoutError:
             raise _Overdue("The rollout did not begin within its time-out.") from None
 
-    async def _new(self) -> Worker:
+    async def _new(self, module: str) -> Worker:
         for _ in range(FORK_TRIES):
             await self.start()
             with contextlib.suppress(EOFError, OSError):  # the nursery died: it is started again
-                return await self._fork()
+                return await self._fork(module)
             await asyncio.sleep(FORK_PAUSE)
         raise SandboxError(f"No process for the rollout could be started; see {self._log}.")
 
-    async def _fork(self) -> Worker:
-        """A new worker, once it has answered. EOFError, OSError: the nursery is gone."""
+    async def _fork(self, module: str) -> Worker:
+        """A new worker that has imported `module`, once it has answered. EOFError, OSError: the nursery is gone."""
         ours, theirs = socket.socketpair()
         try:
             with theirs:
                 if self._ask is not None:
-                    socket.send_fds(self._ask, [b"f"], [theirs.fileno()])
+                    socket.send_fds(self._ask, [module.encode()], [theirs.fileno()])
             frames = await Frames.over(ours)
         except BaseException:
             ours.close()
@@ -242,6 +273,16 @@ class Pool:
                 pass_fds=(theirs.fileno(),),
                 start_new_session=True,
             )
+
+
+def adapter_module(harness: str) -> str:
+    """The module of this package with the harness's adapter; of a harness from elsewhere, the one with most of them.
+
+    A module of somebody else's is imported in a worker alone: the nursery must not start threads.
+    """
+    known = HARNESSES.get(harness.partition("@")[0], "")
+    agent = find(harness).agent if known else ""
+    return agent.partition(":")[0] if agent.startswith("harbor_env.") else ADAPTERS
 
 
 async def _without_result(order: Run, worker: Worker | None, sentence: str, began: float) -> dict[str, Any]:
