@@ -7,7 +7,8 @@ Needs an environment with TRL (scripts/trainer_env.sh makes one), an engine and 
     scripts/serve_vllm.sh MODEL 8000 --enable-lora --max-lora-rank 16 --max-loras 6
     openenv-harbor serve --llm-url http://127.0.0.1:8000 --model policy --tokenizer MODEL --dataset TASKS --port 8001
 
-With `lora` and an engine started with --enable-lora, adapters travel as folders; else weights travel over NCCL. What
+With `lora` and an engine started with --enable-lora, adapters travel as folders; with `weight_folder`, whole weights as
+files; else weights travel over NCCL. What
 is logged goes to OUTPUT/log.jsonl, every rollout to OUTPUT/rollouts.jsonl, checkpoints to OUTPUT/checkpoint-N.
 """
 
@@ -66,6 +67,7 @@ def build(config: TrainConfig) -> Any:
     from trl.experimental.async_grpo import AsyncGRPOConfig
 
     from trl_integration.trainer import HarborGRPOTrainer
+    from trl_integration.weight_files import WeightFiles
     from trl_integration.worker import HarborRolloutWorker
 
     on_cpu = run_without_gpu()
@@ -105,7 +107,7 @@ def build(config: TrainConfig) -> Any:
         drop_without_contrast=config.drop_without_contrast,
         records=str(Path(config.output_dir) / "rollouts.jsonl"),
         model_name=config.served_model,
-        lora_name="trl-policy" if config.lora is not None else None,
+        lora_name="trl-policy" if config.lora is not None and not config.weight_folder else None,
         dataset=prompts,
         reward_funcs=[],
         processing_class=tokenizer,
@@ -126,6 +128,7 @@ def build(config: TrainConfig) -> Any:
         processing_class=tokenizer,
         rollout_worker=worker,
         harnesses=turns.harnesses,
+        weight_transfer=WeightFiles(config.engine_url, Path(config.weight_folder)) if config.weight_folder else None,
         callbacks=[LogFile(Path(config.output_dir) / "log.jsonl")],
         peft_config=LoraConfig(**{"task_type": "CAUSAL_LM", **config.lora}) if config.lora is not None else None,
     )

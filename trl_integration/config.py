@@ -10,7 +10,7 @@
 
 `training` takes any field of TRL's `AsyncGRPOConfig`, `lora` any of PEFT's `LoraConfig`, `action` any of `HarborAction`
 and `budgets` those of its budgets. `agent_kwargs` maps a harness to what its adapter is given, or is a file that does.
-Every key can be set on the command line: `training.max_steps=3`.
+`weight_folder` is a folder through which whole weights travel, to an engine without a GPU. Every key can be set on the command line: `training.max_steps=3`.
 """
 
 from __future__ import annotations
@@ -51,6 +51,7 @@ class TrainConfig:
     action: Mapping[str, Any] = field(default_factory=dict)
     training: Mapping[str, Any] = field(default_factory=dict)
     lora: Mapping[str, Any] | None = None
+    weight_folder: str = ""
 
 
 def load(path: Path | None, settings: Sequence[str] = ()) -> TrainConfig:

@@ -1,0 +1,70 @@
+"""What vLLM on a CPU needs for training: new weights from a file, copied into linear layers that keep theirs as they are.
+
+vLLM loads this as a general plugin in each of its processes, wherever this package is installed. It does nothing on a
+GPU. oneDNN's linear layers hold packed copies of their weights, which a copy in place would not reach; torch's own do not,
+and are no slower here.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+BACKEND = "safetensors_file"
+
+
+def register() -> None:
+    """The plugin's entry point."""
+    from vllm.platforms import current_platform
+
+    if not current_platform.is_cpu():
+        return
+    from vllm import _custom_ops
+    from vllm.distributed.weight_transfer.factory import WeightTransferEngineFactory
+
+    _custom_ops._supports_onednn = False
+    if BACKEND not in WeightTransferEngineFactory._registry:
+        WeightTransferEngineFactory.register_engine(BACKEND, file_engine())
+
+
+def file_engine() -> type[Any]:
+    """The engine's side of `WeightFiles`; made here, for vLLM is importable in vLLM's processes alone."""
+    from safetensors import safe_open
+    from vllm.distributed.weight_transfer.base import (
+        WeightTransferEngine,
+        WeightTransferInitInfo,
+        WeightTransferUpdateInfo,
+    )
+
+    @dataclass
+    class NoInit(WeightTransferInitInfo):  # type: ignore[misc]
+        """There is nothing to agree on."""
+
+    @dataclass
+    class File(WeightTransferUpdateInfo):  # type: ignore[misc]
+        path: str = ""
+
+    class FileEngine(WeightTransferEngine):  # type: ignore[misc]
+        init_info_cls = NoInit
+        update_info_cls = File
+
+        def init_transfer_engine(self, init_info: NoInit) -> None:
+            pass
+
+        def start_weight_update(self) -> None:
+            pass
+
+        def finish_weight_update(self) -> None:
+            pass
+
+        def update_weights(self, update_info: dict[str, Any]) -> None:
+            self.receive_weights(self.parse_update_info(update_info))
+
+        def receive_weights(self, update_info: File) -> None:
+            with safe_open(update_info.path, framework="pt") as file:
+                self.model.load_weights((name, file.get_tensor(name)) for name in file.keys())  # noqa: SIM118
+
+        def shutdown(self) -> None:
+            pass
+
+    return FileEngine
