@@ -10,7 +10,8 @@
 
 `training` takes any field of TRL's `AsyncGRPOConfig`, `lora` any of PEFT's `LoraConfig`, `action` any of `HarborAction`
 and `budgets` those of its budgets. `agent_kwargs` maps a harness to what its adapter is given, or is a file that does.
-`weight_folder` is a folder through which whole weights travel, to an engine without a GPU. Every key can be set on the command line: `training.max_steps=3`.
+`weight_folder` is a folder through which whole weights travel, to an engine without a GPU. Every key can be set on the
+command line: `training.max_steps=3`.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
-"""What vLLM on a CPU needs for training: new weights from a file, copied into linear layers that keep theirs as they are.
+"""What vLLM on a CPU needs for training: new weights from a file, copied into linear layers as they are.
 
 vLLM loads this as a general plugin in each of its processes, wherever this package is installed. It does nothing on a
-GPU. oneDNN's linear layers hold packed copies of their weights, which a copy in place would not reach; torch's own do not,
-and are no slower here.
+GPU. oneDNN's linear layers hold packed copies of their weights, which a copy in place would not reach; torch's own do
+not.
 """
 
 from __future__ import annotations

@@ -3,8 +3,8 @@
     WeightFiles("http://127.0.0.1:8000", Path("/dev/shm/weights"))      # AsyncGRPOTrainer(weight_transfer=...)
 
 The engine is vLLM with `trl_integration.vllm_plugin` installed beside it and
-`--weight-transfer-config '{"backend": "safetensors_file"}'`; both see the folder. An adapter is merged for the transfer.
-Serving merged weights costs the engine nothing; on a CPU, serving an adapter halves its speed.
+`--weight-transfer-config '{"backend": "safetensors_file"}'`; both see the folder. An adapter is merged for the
+transfer: serving merged weights costs the engine nothing, while serving an adapter halves its speed on a CPU.
 """
 
 from __future__ import annotations
