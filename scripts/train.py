@@ -18,6 +18,7 @@ import argparse
 import asyncio
 import json
 import os
+import signal
 import sys
 from functools import partial
 from pathlib import Path
@@ -145,6 +146,8 @@ def main() -> None:
     except (ValueError, OSError) as error:
         sys.exit(f"train.py: {error}")
     Path(config.output_dir).mkdir(parents=True, exist_ok=True)
+    # As Ctrl-C does it: the trainer ends its worker on the way out.
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))
     build(config).train(resume_from_checkpoint=args.resume or None)
 
 

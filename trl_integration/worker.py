@@ -26,6 +26,7 @@ from trl.experimental.async_grpo.openenv_harness import HarnessRolloutWorker, _H
 
 from trl_integration.groups import has_contrast
 from trl_integration.metrics import group_metrics, harness_metrics
+from trl_integration.parent import end_with_parent
 from trl_integration.records import Record
 from trl_integration.sessions import RotatingSessionFactory
 
@@ -64,6 +65,7 @@ class _HarborLoop(_HarnessRolloutLoop):  # type: ignore[misc]
             yield self._first_group + group, row
 
     def run(self) -> None:
+        end_with_parent()
         try:
             super().run()
         finally:

@@ -1,0 +1,31 @@
+"""A worker's process and the trainer it belongs to."""
+
+from __future__ import annotations
+
+import os
+import select
+import subprocess
+import sys
+
+WORKER = """
+import os, time
+from trl_integration.parent import end_with_parent
+if os.fork() == 0:
+    end_with_parent()
+    print(os.getpid(), flush=True)
+time.sleep(60)
+"""
+
+
+def test_a_worker_ends_with_a_trainer_that_was_killed() -> None:
+    trainer = subprocess.Popen([sys.executable, "-c", WORKER], stdout=subprocess.PIPE, text=True)
+    assert trainer.stdout is not None
+    with trainer.stdout as said:
+        worker = os.pidfd_open(int(said.readline()))
+        try:
+            trainer.kill()
+            trainer.wait()
+            ended, _, _ = select.select([worker], [], [], 10)
+            assert ended
+        finally:
+            os.close(worker)
