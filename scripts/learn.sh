@@ -21,7 +21,7 @@ TRAIN="$ENGINE/bin/python"
 export PYTHONPATH="envs:.:${PYTHONPATH:-}" HF_HUB_OFFLINE=1 OMP_WAIT_POLICY=PASSIVE TRL_EXPERIMENTAL_SILENCE=1
 . "$EXPERIMENT/settings.sh"
 
-engine=; server=
+engine=; server=; serving=
 stop() {
     for process in $server $engine; do kill "$process" 2>/dev/null || true; done
     for process in $server $engine; do wait "$process" 2>/dev/null || true; done
@@ -51,12 +51,14 @@ serve() { # MODEL: the engine, and the environment server before it
     [ -e "$malloc" ] || malloc=
     stop
     say "serving $1"
-    LD_PRELOAD=$malloc ENGINE=$ENGINE WINDOW=4096 scripts/serve_vllm.sh "$1" "$ENGINE_PORT" --enable-lora --max-lora-rank 16 \
-        --max-loras 8 --max-num-seqs 32 >"$OUT/engine.log" 2>&1 &
+    serving=$1
+    LD_PRELOAD=$malloc ENGINE=$ENGINE WINDOW=4096 VLLM_CPU_OMP_THREADS_BIND=nobind OMP_NUM_THREADS=2 \
+        scripts/serve_vllm.sh "$1" "$ENGINE_PORT" --weight-transfer-config '{"backend": "safetensors_file"}' \
+        --max-num-seqs 32 --block-size 32 >"$OUT/engine.log" 2>&1 &
     engine=$!
     wait_for engine "$engine" "http://127.0.0.1:$ENGINE_PORT" "$OUT/engine.log"
     "$BIN/openenv-harbor" serve --llm-url "http://127.0.0.1:$ENGINE_PORT" --model policy --tokenizer "$1" \
-        --dataset "$OUT/tasks/rl" --port "$SERVER_PORT" >"$OUT/server.log" 2>&1 &
+        --dataset "$OUT/tasks/rl" --port "$SERVER_PORT" --max-concurrent-envs 32 >"$OUT/server.log" 2>&1 &
     server=$!
     wait_for server "$server" "http://127.0.0.1:$SERVER_PORT" "$OUT/server.log"
 }
@@ -76,8 +78,13 @@ all_tasks() {
 }
 
 base_model() {
-    [ -e "$OUT/base/config.json" ] || "$TRAIN" scripts/make_smollm2.py "$OUT/base" --chat-template "$EXPERIMENT/chat_template.jinja" \
-        --gguf "$("$BIN/python" -c 'from harbor_env.embedded import embedded_model; print(embedded_model(print))')"
+    local template gguf
+    [ ! -e "$OUT/base/config.json" ] || return 0
+    # SmolLM2's own template shows the model no tools; TRL brings one that writes the same turns with tools in them.
+    template=$("$TRAIN" -c 'from importlib.util import find_spec as f; print(f("trl").submodule_search_locations[0])')
+    gguf=$("$BIN/python" -c 'from harbor_env.embedded import embedded_model; print(embedded_model(print))')
+    "$TRAIN" scripts/make_smollm2.py "$OUT/base" --gguf "$gguf" \
+        --chat-template "$template/chat_templates/qwen3_instruct_2507.jinja"
 }
 
 teach() {
@@ -91,16 +98,11 @@ fine_tune() {
     [ -e "$OUT/sft/config.json" ] || "$TRAIN" scripts/train_sft.py "$OUT/sft.jsonl" --model "$OUT/base" --out "$OUT/sft" $SFT_OPTIONS
 }
 
-evaluate() { # NAME SPLIT-OF-TASKS SAMPLES MODEL-NAME TOKENIZER
+evaluate() { # NAME TASKS SAMPLES: the model that is being served
     "$BIN/python" scripts/evaluate.py run --name "$1" --out "$OUT/$2" --dataset "$OUT/tasks/$2" --harness "$HARNESSES" \
-        --samples "$3" -- --llm-url "http://127.0.0.1:$ENGINE_PORT" --model "$4" --tokenizer "$5" --warm \
-        --agent-kwargs "$EXPERIMENT/agents.yaml" --concurrency 8 --retries 2 --temperature 1 --max-reply-tokens 120 \
+        --samples "$3" -- --llm-url "http://127.0.0.1:$ENGINE_PORT" --model policy --tokenizer "$serving" --warm \
+        --agent-kwargs "$EXPERIMENT/agents.yaml" --concurrency 24 --retries 2 --temperature 1 --max-reply-tokens 120 \
         --max-calls 3 --max-output-tokens 300 --agent-timeout 90
-}
-
-adapter() { # NAME FOLDER: have the engine serve it
-    curl -sf "http://127.0.0.1:$ENGINE_PORT/v1/load_lora_adapter" -H 'content-type: application/json' \
-        -d "{\"lora_name\": \"$1\", \"lora_path\": \"$(cd "$2" && pwd)\"}" >/dev/null
 }
 
 reinforce() { # NAME [KEY=VALUE ...]
@@ -111,7 +113,7 @@ print(load(Path('$EXPERIMENT/$name.yaml'), sys.argv[1:]).training['max_steps'])"
     [ -d "$OUT/$name/checkpoint-$steps" ] && return
     ls -d "$OUT/$name"/checkpoint-* >/dev/null 2>&1 && resume=--resume
     say "reinforcement learning: $name, $steps steps"
-    "$TRAIN" scripts/train.py "$EXPERIMENT/$name.yaml" model="$OUT/sft" output_dir="$OUT/$name" $resume \
+    "$TRAIN" scripts/train.py "$EXPERIMENT/$name.yaml" model="$OUT/sft" output_dir="$OUT/$name" weight_folder="$OUT/weights" $resume \
         engine_url="http://127.0.0.1:$ENGINE_PORT" servers="[http://127.0.0.1:$SERVER_PORT]" "$@"
 }
 
@@ -126,16 +128,16 @@ everything() {
     teach
     fine_tune
     serve "$OUT/sft"
-    evaluate sft test 2 policy "$OUT/sft"
+    evaluate sft test 2
     for run in $RUNS; do
         serve "$OUT/sft"
         reinforce "$run"
-        serve "$OUT/sft"
-        adapter "$run" "$(last "$run")"
-        evaluate "$run" test 2 "$run" "$OUT/sft"
+        "$TRAIN" scripts/merge_adapter.py "$(last "$run")" --base "$OUT/sft" --out "$OUT/$run/merged"
+        serve "$OUT/$run/merged"
+        evaluate "$run" test 2
     done
     serve "$OUT/base"
-    evaluate base test 1 policy "$OUT/base"
+    evaluate base test 1
     report
 }
 
@@ -152,7 +154,7 @@ smoke() {
     base_model
     tasks rl 24 2107 train
     serve "$OUT/base"
-    "$TRAIN" scripts/train.py "$EXPERIMENT/multi.yaml" model="$OUT/base" output_dir="$OUT/run" \
+    "$TRAIN" scripts/train.py "$EXPERIMENT/multi.yaml" model="$OUT/base" output_dir="$OUT/run" weight_folder="$OUT/weights" \
         engine_url="http://127.0.0.1:$ENGINE_PORT" servers="[http://127.0.0.1:$SERVER_PORT]" $SMOKE_SETTINGS
     "$TRAIN" scripts/check_training.py "$OUT/run" --steps 3 --harnesses "$HARNESSES" --own-reward
 }
