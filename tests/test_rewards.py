@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import json
 import pickle
+from dataclasses import asdict
+from pathlib import Path
 
 import pytest
 from hypothesis import given
@@ -10,7 +13,7 @@ from hypothesis import strategies as st
 
 from trl_integration.groups import RowReward, advantages, has_contrast, row_advantages
 from trl_integration.metrics import audit, group_metrics, harness_metrics
-from trl_integration.records import Ledger, Record
+from trl_integration.records import Ledger, Record, read_records
 from trl_integration.rewards import STANDARD, EfficiencyBonus, Scored, compose, correctness
 
 
@@ -110,6 +113,19 @@ def test_what_is_logged_is_told_per_harness_and_an_unscorable_rollout_is_in_no_m
     assert values["harness/pi/staleness"] == (9.0, 3.0)
     assert values["harness/codex/rollouts_total"] == 1.0
     assert group_metrics([record(1.0, 1), record(None)])["groups/too_few_scored_total"] == 1.0
+
+
+def test_a_mean_over_nothing_is_not_logged() -> None:
+    values = harness_metrics([record(None, cause="engine")], version=1)
+    assert values["harness/pi/scored"] == (0.0, 1.0)
+    assert "harness/pi/reward" not in values
+
+
+def test_records_are_read_as_they_were_written(tmp_path: Path) -> None:
+    records = [record(1.0, 4), record(None, cause="sandbox")]
+    path = tmp_path / "rollouts.jsonl"
+    path.write_text("".join(json.dumps(asdict(one)) + "\n" for one in records))
+    assert read_records(path) == records
 
 
 def test_a_ledger_gives_a_group_s_records_once_and_says_why_some_could_not_be_scored() -> None:

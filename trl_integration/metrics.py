@@ -50,7 +50,8 @@ def _one_harness(records: Sequence[Record], version: int) -> dict[str, MetricVal
         if record.scored is None:
             name = f"unscorable_{record.cause or 'unknown'}_total"
             values[name] = _number(values.get(name, 0.0)) + 1.0
-    return values
+    # A mean over nothing is no number.
+    return {name: value for name, value in values.items() if not isinstance(value, tuple) or value[1]}
 
 
 def group_metrics(records: Sequence[Record]) -> dict[str, MetricValue]:
