@@ -33,7 +33,7 @@ from harbor_env.models import EngineChoice
 from trl_integration.config import TrainConfig, load
 from trl_integration.cpu import run_without_gpu
 from trl_integration.rewards import STANDARD, Reward, compose, correctness
-from trl_integration.rotation import rotation
+from trl_integration.rotation import Shuffled, rotation
 from trl_integration.sessions import RotatingSessionFactory
 
 
@@ -92,6 +92,7 @@ def build(config: TrainConfig) -> Any:
         RotatingSessionFactory,
         list(config.servers),
         rotation=turns,
+        order=Shuffled(tasks, config.seed) if config.shuffle else None,
         reward=chosen_reward(config),
         retries=config.retries,
         engine=EngineChoice(kind=config.engine, url=config.engine_url, model=config.served_model),

@@ -1,4 +1,4 @@
-"""Which harness a group runs in."""
+"""Which harness a group runs in, and on which task."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from trl_integration.rotation import RoundRobin, Schedule, Weighted, rotation
+from trl_integration.rotation import RoundRobin, Schedule, Shuffled, Weighted, rotation
 
 NAMES = ("mini-swe-agent", "pi", "codex", "claude-code")
 
@@ -19,6 +19,23 @@ def test_taking_turns_lets_every_task_meet_every_harness(tasks: int, count: int,
     turns = RoundRobin(NAMES[:count], tasks)
     met = {(group % tasks, turns(group)) for group in range(start * tasks, (start + count) * tasks)}
     assert len(met) == tasks * count
+
+
+@given(tasks=st.integers(1, 40), count=st.integers(1, 4), seed=st.integers(0, 9))
+def test_a_shuffle_visits_every_task_in_each_pass_and_every_task_still_meets_every_harness(
+    tasks: int, count: int, seed: int
+) -> None:
+    turns, order = RoundRobin(NAMES[:count], tasks), Shuffled(tasks, seed)
+    assert sorted(map(order, range(tasks))) == list(range(tasks))
+    assert len({(order(group), turns(group)) for group in range(tasks * count)}) == tasks * count
+
+
+def test_a_shuffle_mixes_what_stands_together_and_is_the_same_in_another_process() -> None:
+    order = Shuffled(480, seed=3)
+    families = {order(group) // 60 for group in range(24)}
+    assert len(families) > 5
+    assert [pickle.loads(pickle.dumps(order))(group) for group in range(480)] == list(map(order, range(480)))
+    assert list(map(order, range(480))) != list(map(Shuffled(480, seed=4), range(480)))
 
 
 @given(count=st.integers(1, 4), groups=st.integers(0, 400))

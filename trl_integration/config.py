@@ -28,7 +28,7 @@ import yaml
 class TrainConfig:
     """`engine` is the engine's kind and `served_model` its name for the model; `admin_key_env` names a variable.
 
-    `bonus` false leaves the efficiency bonus out. `reward` as `module:name` replaces both.
+    `shuffle` false takes the tasks in the order of their names. `bonus` false leaves the efficiency bonus out. `reward` as `module:name` replaces both.
     """
 
     model: str
@@ -43,6 +43,7 @@ class TrainConfig:
     bonus: bool = True
     reward: str = ""
     seed: int = 0
+    shuffle: bool = True
     retries: int = 1
     stop_after: int = 32
     drop_without_contrast: bool = False

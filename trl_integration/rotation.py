@@ -1,7 +1,7 @@
-"""Which harness a group of rollouts runs in.
+"""Which harness a group of rollouts runs in, and on which task.
 
-Pure and picklable. A rotation is a function of the group's number alone, so all rollouts of a group share one harness,
-also over restarts and in other processes.
+Pure and picklable. Both are functions of the group's number alone, so all rollouts of a group share one task and one
+harness, also over restarts and in other processes.
 """
 
 from __future__ import annotations
@@ -10,6 +10,7 @@ import hashlib
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import cache
 from typing import Protocol
 
 
@@ -26,7 +27,7 @@ class Rotation(Protocol):
 class RoundRobin:
     """Each harness in turn. `tasks` is how many tasks the split has, so that every task meets every harness.
 
-    Group g runs task g mod `tasks`. Where `tasks` and the number of harnesses share a factor, plain turns would tie a
+    Group g runs the task at place g mod `tasks` of an order that stays the same. Where `tasks` and the number of harnesses share a factor, plain turns would tie a
     task to some harnesses for ever; the turn then moves on by one more after each pass over the tasks.
     """
 
@@ -85,6 +86,30 @@ class Schedule:
 
     def __call__(self, group: int | None) -> str:
         return next(rotation for start, rotation in reversed(self.stages) if start <= (group or 0))(group)
+
+
+@dataclass(frozen=True, slots=True)
+class Shuffled:
+    """All `tasks` pass after pass, in one order drawn from `seed`: a dataset's own often puts like beside like.
+
+    The order is the same in every pass, so `RoundRobin` still lets every task meet every harness.
+    """
+
+    tasks: int
+    seed: int = 0
+
+    def __post_init__(self) -> None:
+        if self.tasks < 1:
+            raise ValueError("There is no task to shuffle.")
+
+    def __call__(self, group: int | None) -> int:
+        """The index of the group's task in its split."""
+        return _order(self.tasks, self.seed)[(group or 0) % self.tasks]
+
+
+@cache
+def _order(tasks: int, seed: int) -> tuple[int, ...]:
+    return tuple(sorted(range(tasks), key=lambda index: _uniform(f"task {seed}/{index}")))
 
 
 def rotation(harnesses: Sequence[str] | Mapping[str, float], *, tasks: int = 0, seed: int = 0) -> RoundRobin | Weighted:

@@ -95,8 +95,9 @@ class RotatingSessionFactory(ResourceSessionFactory[TrainingSession]):  # type: 
     """Sessions on one environment server or several, each in the harness its group has.
 
     `retries` refills a rollout that failed for no fault of the policy; after that its group is one smaller. `options`
-    are those of `HarborSessionFactory`, but `agent_kwargs` are by harness. `policy` tells the policy's version and,
-    where versions are served under names of their own, the engine's model name, both at the moment a rollout starts.
+    are those of `HarborSessionFactory`, but `agent_kwargs` are by harness. `order` gives a group's task. `policy` tells
+    the policy's version and, where versions are served under names of their own, the engine's model name, both at the
+    moment a rollout starts.
     """
 
     def __init__(
@@ -109,6 +110,7 @@ class RotatingSessionFactory(ResourceSessionFactory[TrainingSession]):  # type: 
         retries: int = 1,
         engine: EngineChoice | None = None,
         agent_kwargs: AgentKwargs | None = None,
+        order: Callable[[int | None], int] | None = None,
         **options: Any,
     ) -> None:
         self.ledger = ledger or Ledger()
@@ -116,6 +118,7 @@ class RotatingSessionFactory(ResourceSessionFactory[TrainingSession]):  # type: 
         self._rotation = rotation
         self._reward = reward
         self._engine = engine
+        self._order = order
         options |= {"harness": rotation, "retries": retries}
         self._sessions = _Following(self._engine_now, agent_kwargs or {}, server_url, **options)
 
@@ -123,6 +126,8 @@ class RotatingSessionFactory(ResourceSessionFactory[TrainingSession]):  # type: 
         """Start a rollout of group `seed`. What `HarborSessionFactory.create` raises is told to the ledger as well."""
         version, _ = self.policy()
         record = Record(seed or 0, self._rotation(seed), version)
+        if self._order is not None:
+            task = {"index": self._order(seed)}
         try:
             inner = self._sessions.create(task, seed, episode_id)
         except (RuntimeError, OSError) as error:
