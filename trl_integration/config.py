@@ -28,7 +28,8 @@ import yaml
 class TrainConfig:
     """`engine` is the engine's kind and `served_model` its name for the model; `admin_key_env` names a variable.
 
-    `shuffle` false takes the tasks in the order of their names. `bonus` false leaves the efficiency bonus out. `reward` as `module:name` replaces both.
+    `shuffle` false takes the tasks in the order of their names. `bonus` false leaves the efficiency bonus out.
+    `reward` as `module:name` replaces both.
     """
 
     model: str

@@ -27,8 +27,9 @@ class Rotation(Protocol):
 class RoundRobin:
     """Each harness in turn. `tasks` is how many tasks the split has, so that every task meets every harness.
 
-    Group g runs the task at place g mod `tasks` of an order that stays the same. Where `tasks` and the number of harnesses share a factor, plain turns would tie a
-    task to some harnesses for ever; the turn then moves on by one more after each pass over the tasks.
+    Group g runs the task at place g mod `tasks` of an order that stays the same. Where `tasks` and the number of
+    harnesses share a factor, plain turns would tie a task to some harnesses for ever; the turn then moves on by one
+    more after each pass over the tasks.
     """
 
     harnesses: tuple[str, ...]
