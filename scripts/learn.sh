@@ -21,7 +21,7 @@ TRAIN="$ENGINE/bin/python"
 export PYTHONPATH="envs:.:${PYTHONPATH:-}" HF_HUB_OFFLINE=1 OMP_WAIT_POLICY=PASSIVE TRL_EXPERIMENTAL_SILENCE=1
 . "$EXPERIMENT/settings.sh"
 
-engine=; server=; serving=
+engine=; server=
 stop() {
     for process in $server $engine; do kill "$process" 2>/dev/null || true; done
     for process in $server $engine; do wait "$process" 2>/dev/null || true; done
@@ -46,18 +46,18 @@ wait_for() { # NAME PID URL LOG
     done
 }
 
+# A trainer that waits for its turn makes what was sampled stale; an engine that does, everybody wait.
 serve() { # MODEL: the engine, and the environment server before it
     local malloc=/usr/lib/x86_64-linux-gnu/libtcmalloc_minimal.so.4
     [ -e "$malloc" ] || malloc=
     stop
     say "serving $1"
-    serving=$1
     LD_PRELOAD=$malloc ENGINE=$ENGINE WINDOW=4096 VLLM_CPU_OMP_THREADS_BIND=nobind OMP_NUM_THREADS=2 \
-        scripts/serve_vllm.sh "$1" "$ENGINE_PORT" --weight-transfer-config '{"backend": "safetensors_file"}' \
+        nice -n 5 scripts/serve_vllm.sh "$1" "$ENGINE_PORT" --weight-transfer-config '{"backend": "safetensors_file"}' \
         --max-num-seqs 32 --block-size 32 >"$OUT/engine.log" 2>&1 &
     engine=$!
     wait_for engine "$engine" "http://127.0.0.1:$ENGINE_PORT" "$OUT/engine.log"
-    "$BIN/openenv-harbor" serve --llm-url "http://127.0.0.1:$ENGINE_PORT" --model policy --tokenizer "$1" \
+    nice -n 10 "$BIN/openenv-harbor" serve --llm-url "http://127.0.0.1:$ENGINE_PORT" --model policy --tokenizer "$1" \
         --dataset "$OUT/tasks/rl" --port "$SERVER_PORT" --max-concurrent-envs 32 >"$OUT/server.log" 2>&1 &
     server=$!
     wait_for server "$server" "http://127.0.0.1:$SERVER_PORT" "$OUT/server.log"
@@ -98,11 +98,15 @@ fine_tune() {
     [ -e "$OUT/sft/config.json" ] || "$TRAIN" scripts/train_sft.py "$OUT/sft.jsonl" --model "$OUT/base" --out "$OUT/sft" $SFT_OPTIONS
 }
 
-evaluate() { # NAME TASKS SAMPLES: the model that is being served
-    "$BIN/python" scripts/evaluate.py run --name "$1" --out "$OUT/$2" --dataset "$OUT/tasks/$2" --harness "$HARNESSES" \
-        --samples "$3" -- --llm-url "http://127.0.0.1:$ENGINE_PORT" --model policy --tokenizer "$serving" --warm \
+evaluate() { # NAME MODEL TASKS SAMPLES
+    local done="$OUT/$3/$1/.done"
+    [ ! -e "$done" ] || return 0
+    serve "$2"
+    "$BIN/python" scripts/evaluate.py run --name "$1" --out "$OUT/$3" --dataset "$OUT/tasks/$3" --harness "$HARNESSES" \
+        --samples "$4" -- --llm-url "http://127.0.0.1:$ENGINE_PORT" --model policy --tokenizer "$2" --warm \
         --agent-kwargs "$EXPERIMENT/agents.yaml" --concurrency 24 --retries 2 --temperature 1 --max-reply-tokens 120 \
         --max-calls 3 --max-output-tokens 300 --agent-timeout 90
+    touch "$done"
 }
 
 reinforce() { # NAME [KEY=VALUE ...]
@@ -110,7 +114,8 @@ reinforce() { # NAME [KEY=VALUE ...]
     shift
     steps=$("$TRAIN" -c "from trl_integration.config import load; from pathlib import Path; import sys
 print(load(Path('$EXPERIMENT/$name.yaml'), sys.argv[1:]).training['max_steps'])" "$@")
-    [ -d "$OUT/$name/checkpoint-$steps" ] && return
+    [ ! -d "$OUT/$name/checkpoint-$steps" ] || return 0
+    serve "$OUT/sft"
     ls -d "$OUT/$name"/checkpoint-* >/dev/null 2>&1 && resume=--resume
     say "reinforcement learning: $name, $steps steps"
     "$TRAIN" scripts/train.py "$EXPERIMENT/$name.yaml" model="$OUT/sft" output_dir="$OUT/$name" weight_folder="$OUT/weights" $resume \
@@ -118,7 +123,7 @@ print(load(Path('$EXPERIMENT/$name.yaml'), sys.argv[1:]).training['max_steps'])"
 }
 
 last() { # NAME: its last checkpoint
-    ls -d "$OUT/$1"/checkpoint-* | sort -t- -k2 -n | tail -n 1
+    ls -d "$OUT/$1"/checkpoint-* | sort -V | tail -n 1
 }
 
 everything() {
@@ -127,17 +132,13 @@ everything() {
     all_tasks
     teach
     fine_tune
-    serve "$OUT/sft"
-    evaluate sft test 2
+    evaluate sft "$OUT/sft" test 2
     for run in $RUNS; do
-        serve "$OUT/sft"
         reinforce "$run"
         "$TRAIN" scripts/merge_adapter.py "$(last "$run")" --base "$OUT/sft" --out "$OUT/$run/merged"
-        serve "$OUT/$run/merged"
-        evaluate "$run" test 2
+        evaluate "$run" "$OUT/$run/merged" test 2
     done
-    serve "$OUT/base"
-    evaluate base test 1
+    evaluate base "$OUT/base" test 1
     report
 }
 
