@@ -4,10 +4,11 @@
 # run that was stopped goes on.
 #
 #   scripts/learn.sh                 everything, below .cache/learn
-#   scripts/learn.sh smoke           three steps of reinforcement learning on the model as it comes, in 10 minutes
+#   scripts/learn.sh smoke           three steps of reinforcement learning on the model as it comes, in minutes
+#   scripts/learn.sh report          compare and plot what is there
 #   OUT=DIR EXPERIMENT=experiments/smollm2 ENGINE_PORT=8000 SERVER_PORT=8001
 #
-# Needs `make engine` and scripts/trainer_env.sh .cache/engine. vLLM gets less time than it needs from a busy machine.
+# Needs `make trainer`. On a machine with other work to do vLLM slows down many times.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 EXPERIMENT=${EXPERIMENT:-experiments/smollm2}
@@ -21,20 +22,31 @@ TRAIN="$ENGINE/bin/python"
 export PYTHONPATH="envs:.:${PYTHONPATH:-}" HF_HUB_OFFLINE=1 OMP_WAIT_POLICY=PASSIVE TRL_EXPERIMENTAL_SILENCE=1
 . "$EXPERIMENT/settings.sh"
 
-engine=; server=
+engine=; server=; working=
+end() { # PROCESS ...
+    for process in "$@"; do kill "$process" 2>/dev/null || true; done
+    for process in "$@"; do wait "$process" 2>/dev/null || true; done
+}
 stop() {
-    for process in $server $engine; do kill "$process" 2>/dev/null || true; done
-    for process in $server $engine; do wait "$process" 2>/dev/null || true; done
+    end $server $engine
     engine=; server=
 }
-trap stop EXIT
-trap 'exit 130' INT TERM
+trap 'end $working; stop' EXIT
+trap 'exit 130' INT
+trap 'exit 143' TERM
 
 say() { echo "learn: $*"; }
 
+work() { # COMMAND: in the background, so that a signal ends it too
+    "$@" &
+    working=$!
+    wait "$working"
+    working=
+}
+
 answers() { "$BIN/python" -c "import urllib.request; urllib.request.urlopen('$1/health', timeout=5)" 2>/dev/null; }
 
-wait_for() { # NAME PID URL LOG
+wait_for() { # NAME PROCESS URL LOG
     local began=$SECONDS
     until answers "$3"; do
         if ! kill -0 "$2" 2>/dev/null || [ $((SECONDS - began)) -gt "$START_SECONDS" ]; then
@@ -47,14 +59,11 @@ wait_for() { # NAME PID URL LOG
 }
 
 # A trainer that waits for its turn makes what was sampled stale; an engine that does, everybody wait.
-serve() { # MODEL: the engine, and the environment server before it
-    local malloc=/usr/lib/x86_64-linux-gnu/libtcmalloc_minimal.so.4
-    [ -e "$malloc" ] || malloc=
+serve() { # MODEL: an engine with it, and an environment server on that
     stop
     say "serving $1"
-    LD_PRELOAD=$malloc ENGINE=$ENGINE WINDOW=4096 VLLM_CPU_OMP_THREADS_BIND=nobind OMP_NUM_THREADS=2 \
-        nice -n 5 scripts/serve_vllm.sh "$1" "$ENGINE_PORT" --weight-transfer-config '{"backend": "safetensors_file"}' \
-        --max-num-seqs 32 --block-size 32 >"$OUT/engine.log" 2>&1 &
+    env "${ENGINE_ENV[@]}" ENGINE="$ENGINE" nice -n 5 scripts/serve_vllm.sh "$1" "$ENGINE_PORT" \
+        --weight-transfer-config '{"backend": "safetensors_file"}' --max-num-seqs 32 --block-size 32 >"$OUT/engine.log" 2>&1 &
     engine=$!
     wait_for engine "$engine" "http://127.0.0.1:$ENGINE_PORT" "$OUT/engine.log"
     nice -n 10 "$BIN/openenv-harbor" serve --llm-url "http://127.0.0.1:$ENGINE_PORT" --model policy --tokenizer "$1" \
@@ -79,7 +88,7 @@ all_tasks() {
 
 base_model() {
     local template gguf
-    [ ! -e "$OUT/base/config.json" ] || return 0
+    [ ! -e "$OUT/base/tokenizer.json" ] || return 0
     # SmolLM2's own template shows the model no tools; TRL brings one that writes the same turns with tools in them.
     template=$("$TRAIN" -c 'from importlib.util import find_spec as f; print(f("trl").submodule_search_locations[0])')
     gguf=$("$BIN/python" -c 'from harbor_env.embedded import embedded_model; print(embedded_model(print))')
@@ -88,42 +97,57 @@ base_model() {
 }
 
 teach() {
-    TEACHER_TASKS="$OUT/tasks/sft" "$BIN/openenv-harbor" rollout --engine scripted:scripts/teacher.py:solve \
+    [ ! -e "$OUT/sft.jsonl" ] || return 0
+    TEACHER_TASKS="$OUT/tasks/sft" work "$BIN/openenv-harbor" rollout --engine scripted:scripts/teacher.py:solve \
         --tokenizer "$OUT/base" --dataset "$OUT/tasks/sft" -n "$SFT_TASKS" --harness "$HARNESSES" --rotate every --warm \
         --agent-kwargs "$EXPERIMENT/agents.yaml" --concurrency 4 --out "$OUT/teacher"
-    "$TRAIN" scripts/collect_sft.py "$OUT/teacher" --out "$OUT/sft.jsonl"
+    "$TRAIN" scripts/collect_sft.py "$OUT/teacher" --out "$OUT/sft.part"
+    mv "$OUT/sft.part" "$OUT/sft.jsonl"
 }
 
 fine_tune() {
-    [ -e "$OUT/sft/config.json" ] || "$TRAIN" scripts/train_sft.py "$OUT/sft.jsonl" --model "$OUT/base" --out "$OUT/sft" $SFT_OPTIONS
+    [ ! -e "$OUT/sft/tokenizer.json" ] || return 0
+    work "$TRAIN" scripts/train_sft.py "$OUT/sft.jsonl" --model "$OUT/base" --out "$OUT/sft" "${SFT_OPTIONS[@]}"
 }
 
 evaluate() { # NAME MODEL TASKS SAMPLES
     local done="$OUT/$3/$1/.done"
     [ ! -e "$done" ] || return 0
     serve "$2"
-    "$BIN/python" scripts/evaluate.py run --name "$1" --out "$OUT/$3" --dataset "$OUT/tasks/$3" --harness "$HARNESSES" \
-        --samples "$4" -- --llm-url "http://127.0.0.1:$ENGINE_PORT" --model policy --tokenizer "$2" --warm \
-        --agent-kwargs "$EXPERIMENT/agents.yaml" --concurrency 24 --retries 2 --temperature 1 --max-reply-tokens 120 \
-        --max-calls 3 --max-output-tokens 300 --agent-timeout 90
+    work "$BIN/python" scripts/evaluate.py run --name "$1" --out "$OUT/$3" --dataset "$OUT/tasks/$3" \
+        --harness "$HARNESSES" --samples "$4" -- --llm-url "http://127.0.0.1:$ENGINE_PORT" --model policy --tokenizer "$2" \
+        --agent-kwargs "$EXPERIMENT/agents.yaml" --warm --concurrency 24 --retries 2 "${LIMITS[@]}"
     touch "$done"
 }
 
-reinforce() { # NAME [KEY=VALUE ...]
-    local name=$1 steps resume=
-    shift
-    steps=$("$TRAIN" -c "from trl_integration.config import load; from pathlib import Path; import sys
-print(load(Path('$EXPERIMENT/$name.yaml'), sys.argv[1:]).training['max_steps'])" "$@")
-    [ ! -d "$OUT/$name/checkpoint-$steps" ] || return 0
-    serve "$OUT/sft"
-    ls -d "$OUT/$name"/checkpoint-* >/dev/null 2>&1 && resume=--resume
-    say "reinforcement learning: $name, $steps steps"
-    "$TRAIN" scripts/train.py "$EXPERIMENT/$name.yaml" model="$OUT/sft" output_dir="$OUT/$name" weight_folder="$OUT/weights" $resume \
-        engine_url="http://127.0.0.1:$ENGINE_PORT" servers="[http://127.0.0.1:$SERVER_PORT]" "$@"
+checkpoints() { # NAME: the whole ones, in their order
+    for one in "$OUT/$1"/checkpoint-*/trainer_state.json; do
+        [ ! -e "$one" ] || dirname "$one"
+    done | sort -V
 }
 
-last() { # NAME: its last checkpoint
-    ls -d "$OUT/$1"/checkpoint-* | sort -V | tail -n 1
+reinforce() { # NAME
+    local steps harnesses resume=
+    read -r steps harnesses <<<"$("$TRAIN" -c "import sys, yaml; run = yaml.safe_load(open(sys.argv[1]))
+print(run['training']['max_steps'], ','.join(run['harnesses']))" "$EXPERIMENT/$1.yaml")"
+    [ "$(basename "$(checkpoints "$1" | tail -n 1)")" != "checkpoint-$steps" ] || return 0
+    [ -z "$(checkpoints "$1")" ] || resume=--resume
+    serve "$OUT/sft"
+    say "reinforcement learning: $1, $steps steps"
+    train "$EXPERIMENT/$1.yaml" model="$OUT/sft" output_dir="$OUT/$1" $resume
+    "$TRAIN" scripts/check_training.py "$OUT/$1" --steps "$steps" --harnesses "$harnesses"
+}
+
+train() { # CONFIG SETTING ...
+    work env "${TRAINER_ENV[@]}" "$TRAIN" scripts/train.py "$@" weight_folder="$OUT/weights" \
+        agent_kwargs="$EXPERIMENT/agents.yaml" engine_url="http://127.0.0.1:$ENGINE_PORT" \
+        servers="[http://127.0.0.1:$SERVER_PORT]"
+}
+
+merged() { # RUN CHECKPOINT: a model folder of it
+    local out="$OUT/$1/merged-${2##*-}"
+    [ -e "$out/tokenizer.json" ] || "$TRAIN" scripts/merge_adapter.py "$2" --base "$OUT/sft" --out "$out" >&2
+    echo "$out"
 }
 
 everything() {
@@ -135,15 +159,21 @@ everything() {
     evaluate sft "$OUT/sft" test 2
     for run in $RUNS; do
         reinforce "$run"
-        "$TRAIN" scripts/merge_adapter.py "$(last "$run")" --base "$OUT/sft" --out "$OUT/$run/merged"
-        evaluate "$run" "$OUT/$run/merged" test 2
+        for checkpoint in $(checkpoints "$run"); do
+            evaluate "$run-${checkpoint##*-}" "$(merged "$run" "$checkpoint")" dev 1
+        done
+        evaluate "$run" "$(merged "$run" "$(checkpoints "$run" | tail -n 1)")" test 2
     done
-    evaluate base "$OUT/base" test 1
+    evaluate sft "$OUT/sft" dev 1
+    evaluate base "$OUT/base" test 2
     report
 }
 
 report() {
-    "$TRAIN" scripts/evaluate.py compare "$OUT/test/sft" $(for run in base $RUNS; do echo "$OUT/test/$run"; done)
+    local run
+    "$TRAIN" scripts/evaluate.py compare "$OUT/test/sft" "$OUT/test/base" $(for run in $RUNS; do echo "$OUT/test/$run"; done)
+    say "each of $RUNS against the first of them"
+    "$TRAIN" scripts/evaluate.py compare $(for run in $RUNS; do echo "$OUT/test/$run"; done)
     "$TRAIN" scripts/plot.py $(for run in $RUNS; do echo "$OUT/$run/log.jsonl"; done) --out "$OUT/learning.png"
     say "plot in $OUT/learning.png"
 }
@@ -155,8 +185,7 @@ smoke() {
     base_model
     tasks rl 24 2107 train
     serve "$OUT/base"
-    "$TRAIN" scripts/train.py "$EXPERIMENT/multi.yaml" model="$OUT/base" output_dir="$OUT/run" weight_folder="$OUT/weights" \
-        engine_url="http://127.0.0.1:$ENGINE_PORT" servers="[http://127.0.0.1:$SERVER_PORT]" $SMOKE_SETTINGS
+    train "$EXPERIMENT/multi.yaml" model="$OUT/base" output_dir="$OUT/run" "${SMOKE_SETTINGS[@]}"
     "$TRAIN" scripts/check_training.py "$OUT/run" --steps 3 --harnesses "$HARNESSES" --own-reward
 }
 

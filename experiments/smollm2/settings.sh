@@ -1,11 +1,20 @@
-# What scripts/learn.sh makes and measures.
+# What scripts/learn.sh makes and measures. Choices are made on the dev tasks; of a run of reinforcement learning the last
+# checkpoint is the one that is tested, whatever the others do on dev.
 FAMILIES=count-lines,count-words,count-matching,count-different-lines,largest-number,sum-numbers,value-of-key,nth-line
 HARNESSES=mini-swe-agent,pi
 SFT_TASKS=80
 RL_TASKS=480
+# Of each split: with the phrasings of the training tasks, and with others.
 DEV_TASKS=16
 TEST_TASKS=50
-SFT_OPTIONS="--epochs 0.75 --lr 2e-4 --batch 4 --schedule constant_with_warmup --save-every 10"
+SFT_OPTIONS=(--epochs 0.75 --lr 2e-4 --batch 4 --schedule constant_with_warmup --save-every 10)
+LIMITS=(--temperature 1 --max-reply-tokens 120 --max-calls 3 --max-output-tokens 300 --agent-timeout 90)
 RUNS="multi single"
-SMOKE_SETTINGS="training.max_steps=3 training.num_generations=4 training.per_device_train_batch_size=8 training.max_inflight_tasks=8
-    training.max_completion_length=60 training.save_strategy=no budgets.max_calls=2 reward=experiments.smollm2.rewards:brevity"
+SMOKE_SETTINGS=(training.max_steps=3 training.num_generations=4 training.per_device_train_batch_size=8
+    training.max_inflight_tasks=8 training.max_completion_length=60 training.save_strategy=no budgets.max_calls=2
+    reward=experiments.smollm2.rewards:brevity)
+
+# Debian's libtcmalloc-minimal4, where it is there, takes most of vLLM's system time away.
+MALLOC=$(ls /usr/lib/*/libtcmalloc_minimal.so.4 2>/dev/null || true)
+ENGINE_ENV=(WINDOW=4096 VLLM_CPU_OMP_THREADS_BIND=nobind OMP_NUM_THREADS=2 LD_PRELOAD="$MALLOC")
+TRAINER_ENV=(OMP_NUM_THREADS=2 LD_PRELOAD="$MALLOC")
