@@ -3,10 +3,15 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
+from dataclasses import asdict
+from pathlib import Path
 
 import pytest
 
-from trl_integration.compare import Sample, by_harness, change, pass_rate
+from harbor_env.batch import plan_jobs
+from harbor_env.outcome import Reason, RolloutResult
+from trl_integration.compare import Sample, by_harness, change, pass_rate, samples_of
 
 
 def run(*rewards: float | None, harness: str = "pi", calls: int = 3, samples: int = 1) -> list[Sample]:
@@ -15,6 +20,38 @@ def run(*rewards: float | None, harness: str = "pi", calls: int = 3, samples: in
         for number, reward in enumerate(rewards)
         for _ in range(samples)
     ]
+
+
+def evaluated(tasks: Sequence[str], *rewards: float | None, harness: str = "own.module:MINE") -> list[Sample]:
+    """The samples of a batch of two attempts at each task, named as batches name them."""
+    jobs = plan_jobs([(number, Path(task)) for number, task in enumerate(tasks)], [harness], attempts=2)
+    gone = Reason("sandbox", "gone")
+    return samples_of(
+        asdict(
+            RolloutResult(
+                *(job.name, job.task.name, job.harness, "local"),
+                ok=reward is not None,
+                reward=reward,
+                reason=None if reward is not None else gone,
+            )
+        )
+        for job, reward in zip(jobs, rewards, strict=True)
+    )
+
+
+@pytest.mark.parametrize("harness", ["pi", "mini-swe-agent", "own.module:MINE"])
+def test_attempts_at_a_task_are_one_task_and_equal_names_in_two_splits_are_two(harness: str) -> None:
+    tasks = ["train/count", "heldout/count", "heldout/count-2"]
+    rate = pass_rate(evaluated(tasks, 1, 1, 0, 0, 1, 0, harness=harness))
+    assert (rate.tasks, rate.mean) == (3, 0.5)
+
+
+def test_equal_names_in_two_splits_are_paired_each_with_itself_whatever_could_not_be_scored() -> None:
+    tasks = ["train/count", "heldout/count"]
+    before, after = evaluated(tasks, 1, 1, 0, None), evaluated(tasks, None, 1, None, 1)
+    told = change(before, after)
+    assert list(told.cells.values()) == [(1.0, 1.0), (0.0, 1.0)]
+    assert change(evaluated(tasks, 1, 1, None, None), after).passed.tasks == 1
 
 
 def test_more_samples_of_the_same_tasks_are_not_more_tasks() -> None:

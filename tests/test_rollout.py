@@ -49,7 +49,7 @@ async def test_a_solved_task_is_a_reward_a_trace_and_rows(spec: RolloutSpec) -> 
     assert phases == ["session", "sandbox", "agent", "verifier", "capture"]
     wanted = {"turns": 2, "roots": 1, "rows": 1, "tool_calls": 1}
     assert {key: result.counts[key] for key in wanted} == wanted
-    assert samples_of([asdict(result)]) == [Sample("write-42", spec.harness, 1.0, 1, result.counts["sampled_tokens"])]
+    assert samples_of([asdict(result)]) == [Sample("r1", spec.harness, 1.0, 1, result.counts["sampled_tokens"])]
     trace = json.loads((spec.out / result.trace).read_bytes())
     assert [turn["reply"]["content"] for turn in trace["turns"]] == ["Writing.", "Done."]
     assert trace["metadata"]["rollout"] == "r1"

@@ -20,7 +20,10 @@ RESAMPLES = 10_000
 
 @dataclass(frozen=True, slots=True)
 class Sample:
-    """One rollout of an evaluation. `reward` None: it could not be scored. A cost that is not known is NaN."""
+    """One rollout of an evaluation. `reward` None: it could not be scored. A cost that is not known is NaN.
+
+    `task` is the task's number and name: splits of a dataset may name different tasks alike.
+    """
 
     task: str
     harness: str
@@ -65,7 +68,7 @@ def samples_of(results: Iterable[Mapping[str, Any]]) -> list[Sample]:
     """From lines of a batch's results.jsonl."""
     return [
         Sample(
-            result["task"],
+            _task(result),
             result["harness"],
             result["reward"],
             result["counts"].get("tool_calls", math.nan),
@@ -73,6 +76,12 @@ def samples_of(results: Iterable[Mapping[str, Any]]) -> list[Sample]:
         )
         for result in results
     ]
+
+
+def _task(result: Mapping[str, Any]) -> str:
+    """What the names of all attempts at one task begin with; they end with the harness and the attempt's number."""
+    attempts: str = result["name"].rpartition("-")[0]
+    return attempts.removesuffix("-" + result["harness"].rpartition(":")[2]) or result["name"]
 
 
 def pass_rate(samples: Sequence[Sample], seed: int = 0) -> Estimate:
@@ -88,7 +97,7 @@ def change(before: Sequence[Sample], after: Sequence[Sample], seed: int = 0) -> 
     first, second = _by_task(before), _by_task(after)
     shared = [task for task in first if task in second]
     if not shared:
-        raise ValueError("No task was scored both times.")
+        raise ValueError("No task was scored both times: compare evaluations of one dataset and split.")
     unscorable = sum(sample.reward is None for sample in (*before, *after))
     passed = _estimate([second[task] - first[task] for task in shared], seed, unscorable)
     both = [task for task in shared if first[task] > 0 and second[task] > 0]
