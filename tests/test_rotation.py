@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pickle
 from collections import Counter
+from collections.abc import Callable
 
 import pytest
 from hypothesis import given
@@ -67,22 +68,25 @@ def test_a_group_without_a_number_is_the_first() -> None:
 
 
 @pytest.mark.parametrize(
-    "make",
+    ("make", "said"),
     [
-        lambda: RoundRobin(()),
-        lambda: RoundRobin(("pi", "pi")),
-        lambda: Weighted(("pi",), (1.0, 2.0)),
-        lambda: Weighted(("pi",), (0.0,)),
-        lambda: Weighted(("pi",), (float("nan"),)),
-        lambda: Weighted(("pi", "codex"), (-1.0, 2.0)),
-        lambda: Schedule(()),
-        lambda: Schedule(((3, RoundRobin(("pi",))),)),
-        lambda: Schedule(((0, RoundRobin(("pi",))), (0, RoundRobin(("codex",))))),
+        (lambda: RoundRobin(()), "at least one harness"),
+        (lambda: RoundRobin(("pi", "pi")), "named twice"),
+        (lambda: Weighted((), ()), "at least one harness"),
+        (lambda: Weighted(("pi",), (1.0, 2.0)), "1 harnesses need as many weights, not 2"),
+        (lambda: Weighted(("pi",), (0.0,)), "one at least positive"),
+        (lambda: Weighted(("pi",), (float("nan"),)), "Weights are finite"),
+        (lambda: Weighted(("pi",), (float("inf"),)), "Weights are finite"),
+        (lambda: Weighted(("pi", "codex"), (-1.0, 2.0)), "none negative"),
+        (lambda: Schedule(()), "begin at group 0"),
+        (lambda: Schedule(((3, RoundRobin(("pi",))),)), "begin at group 0"),
+        (lambda: Schedule(((0, RoundRobin(("pi",))), (0, RoundRobin(("codex",))))), "and rise"),
+        (lambda: Shuffled(0), "no task to shuffle"),
     ],
 )
-def test_what_is_no_rotation_is_refused(make: object) -> None:
-    with pytest.raises(ValueError, match=r"\w"):
-        make()  # type: ignore[operator]
+def test_what_is_no_rotation_is_refused_with_what_is_wrong_about_it(make: Callable[[], object], said: str) -> None:
+    with pytest.raises(ValueError, match=said):
+        make()
 
 
 def test_a_list_takes_turns_and_a_mapping_is_drawn_from() -> None:
