@@ -1,4 +1,4 @@
-"""What a rollout earned, and what that is worth beside its siblings."""
+"""What a rollout earned, what is known of it, and what its group tells."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from trl_integration.groups import RowReward, advantages, has_contrast, row_advantages
-from trl_integration.metrics import audit, group_metrics, harness_metrics
+from trl_integration.groups import has_contrast
+from trl_integration.metrics import audit, disagreeing, group_metrics, harness_metrics
 from trl_integration.records import Ledger, Record, read_records
 from trl_integration.rewards import STANDARD, EfficiencyBonus, Scored, compose, correctness
 
@@ -48,38 +48,6 @@ def test_one_s_own_terms_are_weighed_and_travel_to_another_process() -> None:
         compose()
 
 
-def test_a_rollout_has_one_vote_however_many_rows_it_was_cut_into() -> None:
-    rows = [RowReward(0, "a", 1.0)] * 3 + [RowReward(0, "b", 0.0)]
-    worth = row_advantages(rows)
-    assert [row.centred for row in worth] == [0.5, 0.5, 0.5, -0.5]
-    assert sum(row.weight for row in worth[:3]) == pytest.approx(worth[3].weight)
-
-
-def test_two_prompts_are_never_pooled() -> None:
-    rows = [RowReward(0, "a", 1.0), RowReward(0, "b", 1.0), RowReward(1, "c", 0.0), RowReward(1, "d", 0.0)]
-    assert [row.advantage for row in row_advantages(rows)] == [0.0] * 4
-
-
-def test_siblings_that_disagree_on_their_reward_are_refused() -> None:
-    with pytest.raises(ValueError, match=r"rollout a carry rewards 1\.0 and 0\.0"):
-        row_advantages([RowReward(0, "a", 1.0), RowReward(0, "a", 0.0)])
-    with pytest.raises(ValueError, match="in groups 0 and 1"):
-        row_advantages([RowReward(0, "a", 1.0), RowReward(1, "a", 1.0)])
-
-
-@given(st.lists(st.one_of(st.none(), st.floats(-5, 5))))
-def test_an_unscorable_rollout_does_not_move_the_baseline_and_a_lone_one_is_worth_nothing(
-    rewards: list[float | None],
-) -> None:
-    worth = advantages(rewards)
-    alone = advantages([reward for reward in rewards if reward is not None])
-    assert [value for value in worth if value is not None] == alone
-    assert [value is None for value in worth] == [reward is None for reward in rewards]
-    assert all(value == value for value in alone if value is not None)
-    if len(alone) == 1:
-        assert alone == [0.0]
-
-
 def test_contrast_needs_two_different_rewards() -> None:
     assert has_contrast([1.0, None, 0.0])
     assert not has_contrast([1.0, None, 1.0])
@@ -113,6 +81,31 @@ def test_what_is_logged_is_told_per_harness_and_an_unscorable_rollout_is_in_no_m
     assert values["harness/pi/staleness"] == (9.0, 3.0)
     assert values["harness/codex/rollouts_total"] == 1.0
     assert group_metrics([record(1.0, 1), record(None)])["groups/too_few_scored_total"] == 1.0
+
+
+def test_a_group_tells_of_its_contrast_for_its_harness_as_well() -> None:
+    told = group_metrics([record(1.0, calls, harness="codex") for calls in (2, 3)])
+    for place in ("groups", "harness/codex"):
+        assert told[f"{place}/without_contrast"] == (0.0, 1.0)
+        assert told[f"{place}/contrast_by_bonus_only"] == (1.0, 1.0)
+    assert group_metrics([record(0.0)])["harness/pi/without_contrast"] == (1.0, 1.0)
+
+
+@pytest.mark.parametrize(
+    ("used", "wrong"),
+    [
+        ([1.0, None, 0.0, 0.0], 0),
+        ([0.0, 1.0, 0.0, None], 0),  # the trainer has them in an order of its own
+        ([1.0, 0.0, 0.0, 0.0], 1),  # what could not be scored became a zero
+        ([1.0, 0.0, None, None], 1),  # a score was lost
+        ([1.0, None, 1.0, 0.0], 1),
+        ([0.5, 0.5, 0.5, None], 3),
+        ([], 3),
+    ],
+)
+def test_rewards_that_are_trained_but_stand_in_no_record_are_counted(used: list[float | None], wrong: int) -> None:
+    records = [Record(0, "pi", reward=reward) for reward in (0.0, 1.0, None, 0.0)]
+    assert disagreeing(used, records) == wrong
 
 
 def test_a_mean_over_nothing_is_not_logged() -> None:

@@ -7,6 +7,7 @@ harness, `groups/...` for all.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
@@ -20,7 +21,11 @@ TOLERANCE = 1e-9
 
 
 def harness_metrics(records: Iterable[Record], version: int) -> dict[str, MetricValue]:
-    """One group's rollouts, or any others; `version` is the policy's now, for staleness in optimizer steps."""
+    """One group's rollouts, or any others.
+
+    `version` is the policy's when they are scored: staleness is how many weight versions it has moved on since they
+    began. They may wait longer than that before they are trained.
+    """
     by_harness: dict[str, list[Record]] = {}
     for record in records:
         by_harness.setdefault(record.harness, []).append(record)
@@ -55,17 +60,31 @@ def _one_harness(records: Sequence[Record], version: int) -> dict[str, MetricVal
 
 
 def group_metrics(records: Sequence[Record]) -> dict[str, MetricValue]:
-    """Whether one group can teach anything, and whether only the bonus lets it."""
+    """Whether one group can teach anything, and whether only the bonus lets it: of all groups and of its harness's."""
     rewards = [record.reward for record in records]
     scored = [record for record in records if record.scored is not None]
     contrast = has_contrast(rewards)
     plain = has_contrast([_facts(record).correct for record in scored])
+    told: dict[str, MetricValue] = {
+        "without_contrast": (float(not contrast), 1.0),
+        "contrast_by_bonus_only": (float(contrast and not plain), 1.0),
+    }
+    places = ["groups", *(f"harness/{harness}" for harness in {record.harness for record in records})]
     return {
         "groups/scored_rollouts": (float(len(scored)), 1.0),
-        "groups/without_contrast": (float(not contrast), 1.0),
-        "groups/contrast_by_bonus_only": (float(contrast and not plain), 1.0),
         "groups/too_few_scored_total": float(len(scored) < 2),
+        **{f"{place}/{name}": value for place in places for name, value in told.items()},
     }
+
+
+def disagreeing(group_rewards: Iterable[float | None], records: Iterable[Record]) -> int:
+    """How many of a group's rewards, as the trainer has them, are not those of the group's records; normally 0.
+
+    Rollouts that nobody could score count for nothing here, and the order is no matter.
+    """
+    used = Counter(reward for reward in group_rewards if reward is not None)
+    known = Counter(record.reward for record in records if record.reward is not None)
+    return max((used - known).total(), (known - used).total())
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,7 +100,10 @@ class Audit:
 
 
 def audit(records: Iterable[Record], reward: Reward) -> Audit:
-    """Recompute every reward, and count the groups whose only contrast was the bonus and those with none."""
+    """Recompute every reward, and count the groups whose only contrast was the bonus and those with none.
+
+    It holds a file of records against the formula; `disagreeing` holds what is trained against the records.
+    """
     groups: dict[int, list[Record]] = {}
     for record in records:
         groups.setdefault(record.group, []).append(record)
