@@ -5,18 +5,19 @@ from __future__ import annotations
 import asyncio
 import os
 import signal
-from contextlib import suppress
+from contextlib import nullcontext, suppress
 from dataclasses import asdict, replace
 from pathlib import Path
 
 import pytest
 
 from harbor_env.errors import SandboxError
-from harbor_env.sandboxes.fork_server import DOOR, ForkServer, Said
+from harbor_env.sandboxes.fork_line import DOOR, Said
+from harbor_env.sandboxes.fork_server import ForkServer
+from harbor_env.sandboxes.lending import Wanted
 from harbor_env.sandboxes.limits import Limits, enforce
 from harbor_env.sandboxes.sandbox import Root
-from harbor_env.sandboxes.warm import Warming, end_fork_servers
-from harbor_env.sandboxes.warm import fork_server as fork_server_for
+from harbor_env.sandboxes.warm import Warming, end_fork_servers, find_fork_server
 from tests.sandbox_world import bash, environment, needs_sandbox, sandbox, until, where
 from tests.warm_world import START, base, fork_server, served, tell, tiny_layer
 
@@ -106,6 +107,15 @@ async def test_a_command_that_runs_needs_the_server_no_more(tmp_path: Path) -> N
     assert (done.code, done.stderr) == (1, "was asked to end\n")
 
 
+async def test_a_server_that_was_stopped_can_be_ended(tmp_path: Path) -> None:
+    server = await _start(tmp_path)
+    os.kill(server.pid, signal.SIGSTOP)
+    async with asyncio.timeout(20):
+        await server.stop()
+    with pytest.raises(ProcessLookupError):
+        os.kill(server.pid, 0)
+
+
 async def _start(folder: Path) -> ForkServer:
     return await ForkServer.start(where(), base(), (tiny_layer(folder),), START)
 
@@ -154,12 +164,27 @@ async def test_modules_that_cannot_be_forked_are_told_apart(text: str, reason: s
 
 
 async def test_sandboxes_share_a_server_until_it_ends(tmp_path: Path) -> None:
-    layer = tiny_layer(tmp_path)
-    first, second = await asyncio.gather(*(fork_server_for(where(), base(), (layer,), START) for _ in range(2)))
+    wanted = Wanted(where(), base(), (tiny_layer(tmp_path),), START)
+    first, second = await asyncio.gather(*(find_fork_server(wanted) for _ in range(2)))
     assert first is second
     os.kill(first.pid, signal.SIGKILL)
     await until(lambda: not first.running)
-    assert (await fork_server_for(where(), base(), (layer,), START)).pid != first.pid
+    assert (await find_fork_server(wanted)).pid != first.pid
+    await end_fork_servers()
+
+
+@pytest.mark.parametrize(("again_after", "tried_again"), [(600.0, False), (0.0, True)])
+async def test_a_server_that_could_not_be_started_is_tried_again_after_a_while(
+    again_after: float, tried_again: bool, tmp_path: Path
+) -> None:
+    layer = tiny_layer(tmp_path)
+    wanted = Wanted(where(), base(), (layer,), replace(START, modules=("late",)))
+    with pytest.raises(SandboxError, match="No module named 'late'"):
+        await find_fork_server(wanted, again_after=again_after)
+    await asyncio.sleep(0)
+    (layer / "opt/tiny/late.py").touch()
+    with nullcontext() if tried_again else pytest.raises(SandboxError, match="No module named 'late'"):
+        await find_fork_server(wanted)
     await end_fork_servers()
 
 

@@ -10,6 +10,7 @@ import socket
 from dataclasses import replace
 from pathlib import Path
 
+import psutil
 import pytest
 
 from harbor_env.errors import SandboxError, UsageError
@@ -19,8 +20,9 @@ from harbor_env.rollout import GatewayAddress, RolloutSpec
 from harbor_env.server import remains
 from harbor_env.server.answer import answer
 from harbor_env.server.frames import Frames
-from harbor_env.server.pool import Pool, Worker
+from harbor_env.server.pool import ADAPTERS, Pool, Worker, adapter_module
 from harbor_env.server.worker import Cancel, Ended, Run, blame, serve
+from tests.waiting import until
 
 KEY = "sk-harbor-0123456789abcdef"
 
@@ -74,6 +76,45 @@ async def test_a_rollout_that_is_cancelled_before_a_worker_has_it_leaves_no_file
         await running
     await pool.close()
     assert [path for path in spec.out.rglob("*") if path.is_file()] == []
+
+
+async def test_a_worker_too_many_waits_a_while_and_the_last_to_come_back_is_the_next_to_go(spec: RolloutSpec) -> None:
+    def workers() -> set[psutil.Process]:
+        return {worker for nursery in before.symmetric_difference(children()) for worker in nursery.children()}
+
+    async def run(name: str) -> None:
+        order = Run(replace(spec, name=name), bake=False)
+        assert (await pool.run(order, lambda at: None, within=60.0))["id"] == name
+
+    children = psutil.Process().children
+    before = set(children())
+    pool = Pool(spec.out.parent / "log", limit=2, idle=1, linger=600.0)
+    await pool.start()
+    await asyncio.gather(run("r-1"), run("r-2"))
+    turns = {worker: worker.num_ctx_switches().voluntary for worker in workers()}
+    for name in ("r-3", "r-4"):
+        await run(name)
+    [used] = [worker for worker, before_that in turns.items() if worker.num_ctx_switches().voluntary > before_that]
+    assert len(workers()) == len(turns) == 2
+    pool.linger = 0.0
+    await run("r-5")
+    await until(lambda: workers() == {used})
+    await pool.close()
+
+
+@pytest.mark.parametrize(
+    ("harness", "module"),
+    [
+        ("mini-swe-agent", "harbor_env.harnesses.litellm_adapters"),
+        ("mini-swe-agent@messages", "harbor_env.harnesses.litellm_adapters"),
+        ("pi", ADAPTERS),
+        ("terminus-2", ADAPTERS),
+        ("tests.tiny_harness:TINY", ADAPTERS),
+        ("there-is-no-such-harness", ADAPTERS),
+    ],
+)
+def test_the_nursery_imports_a_known_harness_s_adapter_and_nobody_else_s(harness: str, module: str) -> None:
+    assert adapter_module(harness) == module
 
 
 def test_what_a_server_that_died_left_is_removed_by_the_next_and_by_no_other(spec: RolloutSpec) -> None:

@@ -11,7 +11,9 @@ from pathlib import Path
 from typing import Any
 
 from harbor_env.sandboxes.base import Base, host_base
+from harbor_env.sandboxes.fork_line import Line
 from harbor_env.sandboxes.fork_server import ForkServer, WarmStart
+from harbor_env.sandboxes.lending import Wanted
 from harbor_env.sandboxes.limits import NO_LIMITS, Enforcement
 from harbor_env.sandboxes.sandbox import Root, Sandbox
 from harbor_env.sandboxes.warm import shim_layer
@@ -41,6 +43,11 @@ def tiny_layer(folder: Path) -> Path:
     return folder / "tiny-layer"
 
 
+def wanted(folder: Path) -> Wanted:
+    """A fork server of the fake harness that `tiny_layer` put into `folder`."""
+    return Wanted(where(), base(), (folder / "tiny-layer",), START)
+
+
 @asynccontextmanager
 async def fork_server(folder: Path, start: WarmStart = START) -> AsyncIterator[ForkServer]:
     server = await ForkServer.start(where(), base(), (tiny_layer(folder),), start)
@@ -51,7 +58,7 @@ async def fork_server(folder: Path, start: WarmStart = START) -> AsyncIterator[F
 
 
 @asynccontextmanager
-async def served(server: ForkServer, folder: Path, limits: Enforcement = NO_LIMITS) -> AsyncIterator[Sandbox]:
+async def served(server: Line, folder: Path, limits: Enforcement = NO_LIMITS) -> AsyncIterator[Sandbox]:
     """A sandbox with the fake harness that `server` serves."""
     layers = (folder / "tiny-layer", shim_layer(where(), START))
     running = await Sandbox.start(where(), Root(base(), layers), limits=limits, user=server.user)

@@ -37,7 +37,8 @@ def victims(part: str, server: int) -> list[psutil.Process]:
             return [child for child in top.children() if word in " ".join(child.cmdline())]
         starters = [below for below in psutil.Process().children(recursive=True) if _is_starter(below)]
         if part == "worker":
-            return [worker for starter in starters if starter.children() and (worker := starter.parent())]
+            parents = [starter.parent() for starter in starters if starter.children()]
+            return [worker for worker in parents if worker and worker != top]  # the server's own are fork servers'
         keepers = [keeper for starter in starters for keeper in starter.children()]
         inits = [init for keeper in keepers for init in keeper.children()]
         return inits + keepers if part == "sandbox" else [command for init in inits for command in _commands(init)]

@@ -1,4 +1,4 @@
-"""The owner's end of a fork server: a process that has imported a harness and is forked for each of its commands.
+"""A fork server as its owner sees it: a process that has imported a harness and is forked for each of its commands.
 
 Invariant: the server lives in a sandbox of its own, without a network, on the layers it serves; it is told of other
 sandboxes how to enter them and nothing of what runs there. It ends with its owner.
@@ -7,7 +7,6 @@ sandboxes how to enter them and nothing of what runs there. It ends with its own
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import json
 import os
 import socket
@@ -21,18 +20,16 @@ from typing import Any
 from harbor_env.errors import SandboxError
 from harbor_env.sandboxes.base import Base, is_mapped
 from harbor_env.sandboxes.control import Door
+from harbor_env.sandboxes.fork_line import DOOR, PACKET, Line
 from harbor_env.sandboxes.places import Places
 from harbor_env.sandboxes.sandbox import Bind, Root, Sandbox
 
 IMPORTED_WITHIN = 120.0
 """Seconds a harness's modules may take."""
-DOOR = "/dev/warm"
-"""Where a sandbox's door to its fork server lies inside."""
 _CODE = "/dev/warm-code"
 """Where the server's own code lies in its sandbox."""
 _SOURCE = Path(__file__).parent
 _BOOT = "import sys; sys.path.append(sys.argv[1]); from inside.enter import main; main()"
-_PACKET = 65536
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,29 +49,22 @@ class WarmStart:
 
 
 @dataclass(frozen=True, slots=True)
-class Said:
-    """What became of one command of a sandbox: it was started warm, or `cold` tells why it was not."""
-
-    cold: str = ""
-
-
-@dataclass(frozen=True, slots=True)
 class _Process:
     popen: subprocess.Popen[bytes]
     control: socket.socket
+    user: int | None
     log: int
 
 
-class ForkServer:
-    """Made by `await ForkServer.start(...)`."""
+class ForkServer(Line):
+    """Made by `await ForkServer.start(...)`: the first line to it, whose end is the server's."""
 
-    def __init__(self, home: Sandbox, door: Door, process: _Process) -> None:
+    def __init__(self, home: Sandbox, process: _Process) -> None:
+        pid = process.popen.pid
+        super().__init__(process.control, os.pidfd_open(pid), pid, process.user)
         self._home = home
-        self._door = door
-        self._process = process.popen
-        self._control = process.control
+        self._popen = process.popen
         self._log = process.log
-        self._said: dict[str, list[Said]] = {}
 
     @classmethod
     async def start(cls, where: Places, base: Base, layers: tuple[Path, ...], warm: WarmStart) -> ForkServer:
@@ -83,11 +73,14 @@ class ForkServer:
         home = await Sandbox.start(where, Root(base, layers, (code,), "warm"))
         try:
             door = await home.control.door(DOOR)
-            process = _spawn(door, base, warm)
+            try:
+                process = _spawn(door, base, warm)
+            finally:
+                door.close()
+            server = cls(home, process)
         except BaseException:
             await asyncio.shield(home.stop())
             raise
-        server = cls(home, door, process)
         try:
             said = await asyncio.to_thread(server._hear, IMPORTED_WITHIN)
             if "ready" not in said:
@@ -101,7 +94,7 @@ class ForkServer:
     def _hear(self, within: float) -> dict[str, Any]:
         self._control.settimeout(within)
         try:
-            heard: dict[str, Any] = json.loads(self._control.recv(_PACKET) or b"{}")
+            heard: dict[str, Any] = json.loads(self._control.recv(PACKET) or b"{}")
         except TimeoutError:
             return {"failed": f"its modules were not imported within {within:.0f} seconds"}
         except OSError:
@@ -114,52 +107,12 @@ class ForkServer:
         said = next((line for line in reversed(lines) if line.strip()), "")
         return f"the fork server ended before it was ready: {said}"
 
-    @property
-    def pid(self) -> int:
-        return self._process.pid
-
-    @property
-    def running(self) -> bool:
-        return self._process.poll() is None
-
-    @property
-    def user(self) -> int | None:
-        """The user namespace sandboxes must be in to be entered, where they have any."""
-        return self._door.user if is_mapped() and self.running else None
-
-    async def serve(self, sandbox: Sandbox) -> None:
-        """From here on the sandbox's commands may start warm. Raises SandboxError where the server is gone."""
-        limits = sandbox.limits
-        name = sandbox.folder.name
-        facts = {"name": name, "limits": dict(limits.rlimits), "cpus": list(limits.cpus), "mapped": is_mapped()}
-        door = await sandbox.control.door(DOOR)
-        cgroups: list[int] = []
-        try:
-            for path in limits.cgroups:
-                cgroups.append(os.open(f"{path}/cgroup.procs", os.O_WRONLY | os.O_CLOEXEC))
-            fds = [door.listener, door.life, *door.inner, *cgroups]
-            socket.send_fds(self._control, [json.dumps(facts).encode()], fds)
-        except OSError as error:
-            raise SandboxError(f"the fork server does not answer: {error.strerror}") from error
-        finally:
-            door.close()
-            for fd in cgroups:
-                os.close(fd)
-
-    def heard(self, sandbox: Sandbox) -> list[Said]:
-        """What became of the sandbox's commands since this was asked last."""
-        with contextlib.suppress(OSError):
-            while data := self._control.recv(_PACKET):
-                message = json.loads(data)
-                self._said.setdefault(message["name"], []).append(Said(message.get("cold", "")))
-        return self._said.pop(sandbox.folder.name, [])
-
     async def stop(self) -> None:
         """Commands that run go on; no other starts warm."""
-        self._control.close()
-        self._door.close()
+        await super().stop()
         os.close(self._log)
-        await asyncio.to_thread(self._process.wait)
+        self._popen.kill()  # it has nothing to finish, and may have been stopped
+        await asyncio.to_thread(self._popen.wait)
         await self._home.stop()
 
 
@@ -185,4 +138,4 @@ def _spawn(door: Door, base: Base, warm: WarmStart) -> _Process:
         ours.close()
         os.close(log)
         raise SandboxError(f"no process for a fork server: {error.strerror}") from error
-    return _Process(popen, ours, log)
+    return _Process(popen, ours, os.dup(door.user) if is_mapped() else None, log)

@@ -1,13 +1,16 @@
 """Warm starts in a sandbox: a fork server for its harness, a shim in the command's place, and what came of both.
 
-Invariant: a warm start is never needed. Whatever is in its way, the command starts cold and `cold` says why.
+Invariant: a warm start is never needed. Whatever is in its way, the command starts cold and `cold` says why. A process
+has a fork server of its own for what is to be started, or, where it was told of one who lends, a line to that one's.
 """
 
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import json
 import shutil
+import socket
 import tempfile
 import weakref
 from dataclasses import asdict
@@ -15,14 +18,22 @@ from pathlib import Path
 
 from harbor_env.errors import SandboxError
 from harbor_env.sandboxes.base import Base
-from harbor_env.sandboxes.fork_server import DOOR, ForkServer, WarmStart
+from harbor_env.sandboxes.fork_line import DOOR, Line
+from harbor_env.sandboxes.fork_server import IMPORTED_WITHIN, ForkServer, WarmStart
 from harbor_env.sandboxes.layers import digest
+from harbor_env.sandboxes.lending import Wanted, borrow
+from harbor_env.sandboxes.pace import StartRate, place_of
 from harbor_env.sandboxes.places import Places
 from harbor_env.sandboxes.sandbox import Sandbox
 
 _SHIM = Path(__file__).parent / "inside/shim.py"
-_Servers = dict[str, asyncio.Task[ForkServer]]
+AT_ONCE = StartRate(per_second=0.0, running=2)
+"""Fork servers that start at a time on a machine: each takes a processor for seconds."""
+AGAIN_AFTER = 300.0
+"""Seconds until one that could not be started is tried again; until then its reason is everybody's."""
+_Servers = dict[str, asyncio.Task[Line]]
 _servers: weakref.WeakKeyDictionary[asyncio.AbstractEventLoop, _Servers] = weakref.WeakKeyDictionary()
+_asking: socket.socket | None = None
 
 
 class Warming:
@@ -33,7 +44,7 @@ class Warming:
 
     def __init__(self, start: WarmStart) -> None:
         self._start = start
-        self._server: ForkServer | None = None
+        self._server: Line | None = None
         self.cold = ""
         self.layers: tuple[Path, ...] = ()
         """To be mounted over the harness's."""
@@ -43,7 +54,7 @@ class Warming:
     async def prepare(self, where: Places, base: Base, layers: tuple[Path, ...]) -> None:
         """Wait for a fork server on `layers`, the harness's."""
         try:
-            self._server = await fork_server(where, base, layers, self._start)
+            self._server = await find_fork_server(Wanted(where, base, layers, self._start))
         except SandboxError as error:
             self._give_up(error)
             return
@@ -74,33 +85,55 @@ class Warming:
         self.cold = f"{self._start.command} cannot be started warm: {error}"
 
 
-async def fork_server(where: Places, base: Base, layers: tuple[Path, ...], start: WarmStart) -> ForkServer:
-    """The event loop's one server for these layers, started where there is none or it has ended.
+def borrow_from(asking: socket.socket) -> None:
+    """From here on this process starts no fork server while somebody lends at the other side of `asking`."""
+    global _asking
+    _asking = asking
 
-    Raises SandboxError, for every caller again, where it could not be started.
+
+async def find_fork_server(wanted: Wanted, *, again_after: float = AGAIN_AFTER) -> Line:
+    """The event loop's one server for these layers, started or borrowed where there is none or it has ended.
+
+    Raises SandboxError, for every caller within `again_after` seconds, where it could not be started.
     """
-    servers = _servers.setdefault(asyncio.get_running_loop(), {})
-    key = digest("warm", base.identity, [str(layer) for layer in layers], asdict(start))
+    loop = asyncio.get_running_loop()
+    servers = _servers.setdefault(loop, {})
+    layers = [str(layer) for layer in wanted.layers]
+    key = digest("warm", wanted.base.identity, layers, asdict(wanted.start))
     if key not in servers or _ended(servers[key]):
         ended = servers[key].result() if key in servers else None
-        servers[key] = asyncio.create_task(_start(ended, where, base, layers, start))
+        servers[key] = starting = asyncio.create_task(_begin(ended, wanted))
+
+        def forget(done: asyncio.Task[Line]) -> None:
+            if not done.cancelled() and done.exception() is not None:
+                loop.call_later(again_after, servers.pop, key, None)
+
+        starting.add_done_callback(forget)
     return await asyncio.shield(servers[key])
 
 
-async def _start(
-    ended: ForkServer | None, where: Places, base: Base, layers: tuple[Path, ...], start: WarmStart
-) -> ForkServer:
+async def _begin(ended: Line | None, wanted: Wanted) -> Line:
     if ended is not None:
         await ended.stop()
-    return await ForkServer.start(where, base, layers, start)
+    if _asking is not None:
+        with contextlib.suppress(EOFError):  # nobody lends any more: one's own does as well
+            return await borrow(_asking, wanted)
+    async with place_of("fork-server", AT_ONCE, wanted.where.cache) as place:
+        try:
+            async with asyncio.timeout(IMPORTED_WITHIN):
+                await place.come()
+        except TimeoutError as error:
+            why = f"{AT_ONCE.slots} others have been starting for {IMPORTED_WITHIN:.0f} seconds"
+            raise SandboxError(why) from error
+        return await ForkServer.start(wanted.where, wanted.base, wanted.layers, wanted.start)
 
 
-def _ended(starting: asyncio.Task[ForkServer]) -> bool:
+def _ended(starting: asyncio.Task[Line]) -> bool:
     return starting.done() and starting.exception() is None and not starting.result().running
 
 
 async def end_fork_servers() -> None:
-    """End those this event loop has started. The end of the process does it too."""
+    """End those this event loop has started, and its lines. The end of the process does it too."""
     for starting in _servers.pop(asyncio.get_running_loop(), {}).values():
         starting.cancel()
         await asyncio.wait({starting})

@@ -20,6 +20,8 @@ from typing import Any
 
 from harbor_env.errors import SandboxError
 from harbor_env.harnesses import HARNESSES, find
+from harbor_env.sandboxes.lending import Lender, asking_pair
+from harbor_env.sandboxes.warm import end_fork_servers, find_fork_server
 from harbor_env.server.answer import answer, failed
 from harbor_env.server.frames import Frames
 from harbor_env.server.remains import clear, last_words
@@ -70,7 +72,7 @@ class Pool:
     """At most `limit` rollouts at a time, each in a process of its own.
 
     Processes wait for the next rollout: `idle` of them for ever, others `linger` seconds. What workers print goes to
-    the file `log`.
+    the file `log`. The fork servers of warm starts are this process's, and lent to all of them.
     """
 
     def __init__(
@@ -86,12 +88,13 @@ class Pool:
         self._log = log
         self._limit = limit
         self._keep_idle = idle
-        self._linger = linger
+        self.linger = linger
         self.silence = silence
         self.grace = grace
         self._waiting: list[Worker] = []
         self._nursery: asyncio.subprocess.Process | None = None
         self._ask: socket.socket | None = None
+        self._lenders: list[Lender] = []
         self._starting = asyncio.Lock()
         self.busy = 0
 
@@ -106,7 +109,7 @@ class Pool:
                 await self._start_nursery()
 
     async def close(self) -> None:
-        """End idle workers and the nursery. Rollouts that run must have been cancelled."""
+        """End idle workers, the nursery and fork servers. Rollouts that run must have been cancelled."""
         for worker in self._waiting:
             await worker.frames.close()
         self._waiting.clear()
@@ -116,6 +119,9 @@ class Pool:
             with contextlib.suppress(ProcessLookupError):
                 self._nursery.terminate()
             await self._nursery.wait()
+        for lender in self._lenders:
+            lender.close()
+        await end_fork_servers()
 
     async def run(self, order: Run, watch: Watch, *, within: float) -> dict[str, Any]:
         """The fields of the rollout's `HarborResult`; never raises but CancelledError, once the rollout is over.
@@ -203,11 +209,11 @@ class Pool:
         worker.idle_since = time.monotonic()
         self._waiting.append(worker)
         if len(self._waiting) > self._keep_idle:
-            asyncio.get_running_loop().call_later(self._linger, self._thin_out)
+            asyncio.get_running_loop().call_later(self.linger, self._thin_out)
 
     def _thin_out(self) -> None:
         """End workers that have waited long enough; the one that waits longest is first."""
-        due = time.monotonic() - self._linger
+        due = time.monotonic() - self.linger
         while len(self._waiting) > self._keep_idle and self._waiting[0].idle_since <= due:
             self._end(self._waiting.pop(0))
 
@@ -263,14 +269,18 @@ class Pool:
         ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         self._log.parent.mkdir(parents=True, exist_ok=True)
         self._ask = ours  # at once: whoever is cancelled while the process starts leaves nothing open
-        with theirs, self._log.open("ab") as log:
-            command = f"import os; os.dup2({theirs.fileno()}, 3); from harbor_env.server.nursery import main; main()"
+        lending, asking = asking_pair()
+        self._lenders = [lender for lender in self._lenders if not lender.closed]  # one per nursery that has workers
+        self._lenders.append(Lender(lending, find_fork_server))
+        with theirs, asking, self._log.open("ab") as log:
+            given = theirs.fileno(), asking.fileno()
+            command = f"from harbor_env.server.nursery import main; main{given}"
             self._nursery = await asyncio.create_subprocess_exec(
                 *(sys.executable, "-c", command),
                 stdin=asyncio.subprocess.DEVNULL,
                 stdout=log,
                 stderr=log,
-                pass_fds=(theirs.fileno(),),
+                pass_fds=given,
                 start_new_session=True,
             )
 

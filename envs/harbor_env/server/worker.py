@@ -22,6 +22,7 @@ from harbor_env.gateway_client import OpenSession
 from harbor_env.harnesses import find
 from harbor_env.outcome import Kind
 from harbor_env.rollout import RolloutSpec, run_rollout
+from harbor_env.sandboxes.warm import borrow_from
 from harbor_env.scrub import scrub_text
 from harbor_env.server.answer import answer, failed
 from harbor_env.server.frames import Frames
@@ -80,8 +81,10 @@ class _Doing:
     layers: dict[str, tuple[Path, ...]] = field(default_factory=dict)
 
 
-def main(end: socket.socket) -> None:
-    """Serve rollouts over `end` until it is closed; then this process ends at once."""
+def main(end: socket.socket, asking: socket.socket) -> None:
+    """Serve rollouts over `end` until it is closed; then this process ends at once. Fork servers are asked for on
+    `asking`."""
+    borrow_from(asking)
     with contextlib.suppress(KeyboardInterrupt):
         asyncio.run(serve(end))
     os._exit(0)

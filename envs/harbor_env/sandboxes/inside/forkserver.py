@@ -1,7 +1,8 @@
 """A harness's modules imported once, and a fork of that for each of its commands.
 
 Invariant: this process has one thread and runs nothing but imports; all that knows of a command happens in forks, and
-each of those knows one. A request over the control socket adds a sandbox: its name, facts, and descriptors.
+each of those knows one. A request over a line adds a sandbox, with its name, facts and descriptors, or another line;
+the control socket is the first line, and the others know nothing of each other.
 """
 
 # pathlib is an import this program does not pay for.
@@ -33,10 +34,11 @@ _THREADS = 17
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _Served:
-    """`fds`: the door's listener, the sandbox's life, its namespaces, its cgroups."""
+    """`fds`: the door's listener, the sandbox's life, its namespaces, its cgroups. Its owner is at the line's end."""
 
     facts: dict[str, Any]
     fds: list[int]
+    line: socket.socket
 
 
 def main() -> None:
@@ -98,7 +100,8 @@ def _is_open(fd: int) -> bool:
 
 class _Server:
     def __init__(self, control: int, about: int, seen: Imported) -> None:
-        self._control = socket.socket(fileno=control)
+        self._control = control
+        self._lines = {control: socket.socket(fileno=control)}
         self._about = about
         self._seen = seen
         self._served: list[_Served] = []
@@ -111,7 +114,8 @@ class _Server:
         self._poll.register(self._control, select.POLLIN)
         while True:
             ready = {fd for fd, _ in self._poll.poll()}
-            if self._control.fileno() in ready and not self._add():
+            ended = [line for line in ready & self._lines.keys() if not self._hear(line)]
+            if self._control in ended:
                 return None
             for process in ready & self._running.keys():
                 self._bury(process)
@@ -123,15 +127,37 @@ class _Server:
                     command = self._accept(served)
                     if command is not None:
                         return command
+            for line in ended:  # last, for a number that is free again must not be taken for one that is ready
+                self._hang_up(line)
 
-    def _add(self) -> bool:
-        data, fds, _, _ = socket.recv_fds(self._control, _PACKET, _DESCRIPTORS)
+    def _hear(self, line: int) -> bool:
+        """Take a request; False where the line has ended."""
+        try:
+            data, fds, flags, _ = socket.recv_fds(self._lines[line], _PACKET, _DESCRIPTORS)
+        except OSError:  # its end was closed with something unread
+            return False
         if not data:
             return False
-        self._served.append(_Served(json.loads(data), fds))
-        for fd in fds[:2]:
-            self._poll.register(fd, select.POLLIN)
+        facts = json.loads(data)
+        if flags & socket.MSG_CTRUNC:  # descriptors are missing
+            for fd in fds:
+                os.close(fd)
+            forked.tell(line, facts.get("name", ""), cold="the fork server has too many files open")
+        elif "line" in facts:
+            self._lines[fds[0]] = socket.socket(fileno=fds[0])
+            self._poll.register(fds[0], select.POLLIN)
+        else:
+            self._served.append(_Served(facts, fds, self._lines[line]))
+            for fd in fds[:2]:
+                self._poll.register(fd, select.POLLIN)
         return True
+
+    def _hang_up(self, line: int) -> None:
+        ended = self._lines.pop(line)
+        for served in [one for one in self._served if one.line is ended]:
+            self._forget(served)
+        self._poll.unregister(line)
+        ended.close()
 
     def _forget(self, served: _Served) -> None:
         for fd in served.fds[:2]:
@@ -165,17 +191,20 @@ class _Server:
             return -1
         finally:
             if why:
-                forked.tell(self._control.fileno(), served.facts["name"], cold=why)
+                forked.tell(served.line.fileno(), served.facts["name"], cold=why)
 
     def _attend(self, served: _Served, client: socket.socket) -> forked.Started:
-        """In the fork, which gives up first what it knows of other sandboxes."""
+        """In the fork, which gives up first what it knows of other sandboxes and of who has them."""
         for other in self._served:
             for fd in other.fds[:2] if other is served else other.fds:
                 os.close(fd)
         for fd in self._running:
             os.close(fd)
+        for line in self._lines.values():
+            if line is not served.line:
+                line.close()
         os.close(self._about)
-        return forked.attend(client, self._control.detach(), served.facts, served.fds[2:], self._seen)
+        return forked.attend(client, served.line.detach(), served.facts, served.fds[2:], self._seen)
 
     def _bury(self, process: int) -> None:
         os.waitid(os.P_PIDFD, process, os.WEXITED)
