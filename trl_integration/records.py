@@ -77,6 +77,12 @@ class Ledger:
         with self._lock:
             return self._groups.pop(group, [])
 
+    def take_all(self) -> list[Record]:
+        """The records of every group, by its number: what is left where no group is to be completed any more."""
+        with self._lock:
+            groups, self._groups = self._groups, {}
+            return [record for _, group in sorted(groups.items()) for record in group]
+
     def latest_causes(self) -> str:
         """The last few failures as one sentence each."""
         with self._lock:
@@ -102,9 +108,10 @@ def scored_from(result: HarborResult) -> Scored | None:
 
 
 def _tool_calls(result: HarborResult) -> int:
-    captured = sum(len(turn["reply"].get("tool_calls") or ()) for turn in trained_turns(result.compact_trace()))
-    # A trajectory whose steps name no calls, although calls were sampled, keeps no count.
-    return count_tool_calls(result.harness_trace()) or captured
+    own = count_tool_calls(result.harness_trace())
+    if own is not None:
+        return own  # also 0: what was sampled as a call need not have been one to the harness
+    return sum(len(turn["reply"].get("tool_calls") or ()) for turn in trained_turns(result.compact_trace()))
 
 
 def trained_turns(trace: dict[str, Any] | None) -> list[dict[str, Any]]:
