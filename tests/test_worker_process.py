@@ -16,6 +16,23 @@ if os.fork() == 0:
 time.sleep(60)
 """
 
+LATE = """
+import os
+from trl_integration.parent import end_with_parent
+trainer, (read, write) = os.getpid(), os.pipe()
+if os.fork() == 0:
+    os.close(write)
+    os.read(read, 1)  # nothing is written: it returns when the trainer is gone
+    print("late", flush=True)
+    end_with_parent(trainer)
+    print("alive", flush=True)
+"""
+
+
+def test_a_worker_whose_trainer_ended_while_it_was_starting_ends_too() -> None:
+    said = subprocess.run([sys.executable, "-c", LATE], stdout=subprocess.PIPE, text=True, timeout=30)
+    assert said.stdout == "late\n"
+
 
 def test_a_worker_ends_with_a_trainer_that_was_killed() -> None:
     trainer = subprocess.Popen([sys.executable, "-c", WORKER], stdout=subprocess.PIPE, text=True)

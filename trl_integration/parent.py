@@ -3,14 +3,25 @@
 from __future__ import annotations
 
 import ctypes
+import os
 import signal
+from multiprocessing import parent_process
 
 PR_SET_PDEATHSIG = 1
 """From linux/prctl.h: the signal this process gets when its parent ends."""
 
 
-def end_with_parent() -> None:
-    """Ask for SIGTERM at the parent's end."""
+def end_with_parent(parent: int | None = None) -> None:
+    """Ask for SIGTERM at the parent's end, and end at once where it has ended already.
+
+    `parent` is its process id; without one, that of the process which multiprocessing started this from.
+    """
     libc = ctypes.CDLL(None)
-    if hasattr(libc, "prctl"):
-        libc.prctl(PR_SET_PDEATHSIG, signal.SIGTERM)
+    if not hasattr(libc, "prctl"):
+        return
+    libc.prctl(PR_SET_PDEATHSIG, signal.SIGTERM)
+    started_by = parent_process()
+    expected = parent or (started_by.pid if started_by else None)
+    # A parent that ended before the call sends nothing; this process is another's child by now.
+    if expected is not None and os.getppid() != expected:
+        signal.raise_signal(signal.SIGTERM)
