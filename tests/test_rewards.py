@@ -6,14 +6,17 @@ import json
 import pickle
 from dataclasses import asdict
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from harbor_env.models import HarborResult
+from harbor_env.packing import pack
 from trl_integration.groups import has_contrast
 from trl_integration.metrics import audit, disagreeing, group_metrics, harness_metrics
-from trl_integration.records import Ledger, Record, read_records
+from trl_integration.records import Ledger, Record, read_records, scored_from
 from trl_integration.rewards import STANDARD, EfficiencyBonus, Scored, compose, correctness
 
 
@@ -39,6 +42,31 @@ def test_a_wrong_answer_gets_no_bonus_however_few_its_calls(correct: float, call
 @given(calls=st.integers(0, 10_000))
 def test_no_bonus_makes_a_wrong_answer_better_than_a_right_one(calls: int) -> None:
     assert STANDARD(scored(0.0)) < STANDARD(scored(1.0, calls + 1)) < STANDARD(scored(1.0, calls))
+
+
+def steps(*calls: int) -> dict[str, Any]:
+    """A harness's trajectory whose steps made so many calls each."""
+    return {"steps": [{"source": "agent", "message": "m", "tool_calls": [{}] * count} for count in calls]}
+
+
+@pytest.mark.parametrize(("trajectory", "counted"), [(steps(2, 1), 3), (steps(0, 0), 0), (None, 2)])
+def test_tool_calls_are_those_the_harness_made_and_those_sampled_where_it_keeps_none(
+    trajectory: dict[str, Any] | None, counted: int
+) -> None:
+    turn = {"trained": True, "reply": {"content": "", "tool_calls": [{}]}}
+    result = HarborResult(
+        id="r",
+        task="t",
+        harness="pi",
+        sandbox="local",
+        ok=True,
+        reward=1.0,
+        trace=pack(json.dumps({"turns": [turn, turn, turn | {"trained": False}]}).encode()),
+        trajectory=pack(json.dumps(trajectory).encode()) if trajectory else "",
+    )
+    facts = scored_from(result)
+    assert facts is not None
+    assert facts.tool_calls == counted
 
 
 def test_one_s_own_terms_are_weighed_and_travel_to_another_process() -> None:
