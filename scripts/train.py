@@ -147,10 +147,10 @@ def main() -> None:
     except (ValueError, OSError) as error:
         sys.exit(f"train.py: {error}")
     Path(config.output_dir).mkdir(parents=True, exist_ok=True)
-    # As Ctrl-C does it: the trainer ends its worker on the way out.
-    signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))
     build(config).train(resume_from_checkpoint=args.resume or None)
 
 
 if __name__ == "__main__":
+    # As Ctrl-C does it: the trainer ends its worker on the way out.
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))
     main()
