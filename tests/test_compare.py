@@ -62,7 +62,8 @@ def test_more_samples_of_the_same_tasks_are_not_more_tasks() -> None:
 
 def test_what_could_not_be_scored_is_counted_and_in_no_mean() -> None:
     rate = pass_rate(run(1, None, 0.9, 1))
-    assert (rate.mean, rate.tasks, rate.unscorable) == (pytest.approx(2 / 3), 3, 1)
+    assert rate.mean == pytest.approx(2 / 3)
+    assert (rate.tasks, rate.unscorable) == (3, 1)
     with pytest.raises(ValueError, match="No rollout was scored"):
         pass_rate(run(None))
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import sys
 from pathlib import Path
 
 import pytest
@@ -11,7 +12,7 @@ from harbor_env.errors import UsageError
 from harbor_env.outcome import Reason, RolloutResult
 from harbor_env.records import append_result
 from scripts.collect_sft import solved
-from scripts.evaluate import load
+from scripts.evaluate import load, run_all, show, table
 
 
 @pytest.fixture
@@ -39,3 +40,69 @@ def test_where_no_evaluation_is_nothing_is_compared(tmp_path: Path) -> None:
 
 def test_examples_are_taken_from_what_rollouts_came_to_in_the_end(batch: Path) -> None:
     assert [(result.name, row["input_ids"]) for result, row in solved(batch)] == [("one-1", [1, 2])]
+
+
+def evaluation(folder: Path, harness: str, *rewards: float | None) -> Path:
+    """An evaluation's folder with one more harness, a task per reward."""
+    gone = Reason("sandbox", "gone")
+    for number, reward in enumerate(rewards):
+        result = RolloutResult(
+            *(f"{number:04d}-task-{harness}-0", "task", harness, "local"),
+            ok=reward is not None,
+            reward=reward,
+            reason=None if reward is not None else gone,
+            counts={"tool_calls": 3, "sampled_tokens": 20},
+        )
+        append_result(folder / harness, result)
+    return folder
+
+
+def test_a_harness_in_which_nothing_scored_is_shown_as_such_and_the_others_are_compared(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    before = evaluation(evaluation(tmp_path / "sft", "pi", 0.0, 1.0), "codex", None, None)
+    after = evaluation(evaluation(tmp_path / "rl", "pi", 1.0, 1.0), "codex", 1.0, None)
+    entries = table([before, after])
+    assert [(entry["pass_at_1"] or {}).get("mean") for entry in entries] == [None, 0.5, 1.0, 1.0]
+    assert [entry["unscorable"] for entry in entries] == [2, 0, 1, 0]
+    assert [entry.get("change", "first") is None for entry in entries] == [False, False, True, False]
+    show(entries)
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[0].split(maxsplit=2)[2] == "nothing was scored, 2 unscorable"
+    assert "codex                1.000 [1.000, 1.000]  1 tasks, 1 unscorable" in lines[2]
+    assert lines[3] == "    change from sft: no task of this harness was scored both times"
+    assert lines[5].startswith("    change from sft: +0.500 [")
+    assert lines[5].endswith("over 2 tasks; on 1 tasks both passed: tool calls 3.00 -> 3.00, tokens 20.00 -> 20.00")
+
+
+def test_each_task_is_told_before_and_after_where_cells_are_wanted(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    before, after = evaluation(tmp_path / "sft", "pi", 0.0, 0.0), evaluation(tmp_path / "rl", "pi", 1.0, None)
+    assert "cells" not in table([before, after])[1]["change"]
+    entries = table([before, after], cells=True)
+    assert entries[1]["change"]["cells"] == {"0000-task": (0.0, 1.0)}
+    assert "NaN" not in json.dumps(entries), "no task passed both times, and JSON has no such number"
+    show(entries)
+    assert capsys.readouterr().out.splitlines()[-1].split() == ["0000-task", "0.00", "->", "1.00"]
+
+
+def test_tool_calls_are_those_the_harness_counted_where_it_left_a_trajectory(tmp_path: Path) -> None:
+    evaluation(tmp_path, "pi", 1.0, 1.0)
+    agent = tmp_path / "pi/logs/0001-task-pi-0/agent"
+    agent.mkdir(parents=True)
+    (agent / "trajectory.json").write_text(json.dumps({"steps": [{"source": "agent", "message": "Done."}]}))
+    assert [sample.tool_calls for sample in load(tmp_path)["pi"]] == [3, 0]
+
+
+@pytest.mark.parametrize(
+    ("statuses", "ran", "worst"),
+    [([0, 0], 2, 0), ([3, 0], 2, 3), ([0, 3, 0], 3, 3), ([1, 3], 2, 1), ([2, 1, 0], 3, 2), ([3, 130, 0], 2, 130)],
+)
+def test_every_harness_is_run_whatever_became_of_the_one_before_and_the_worst_is_told(
+    tmp_path: Path, statuses: list[int], ran: int, worst: int
+) -> None:
+    left = tmp_path / "ran"
+    script = f"import sys; open({str(left)!r}, 'a').write('x'); sys.exit(int(sys.argv[1]))"
+    assert run_all([sys.executable, "-S", "-c", script, str(status)] for status in statuses) == worst
+    assert left.read_text() == "x" * ran
