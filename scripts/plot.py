@@ -1,4 +1,4 @@
-"""Plots a training run: reward, pass rate and importance ratio per harness over the steps, and evaluations beside it.
+"""Plots training runs: reward, pass rate, tool calls and importance ratio of each run and harness over the steps.
 
     .cache/engine/bin/python scripts/plot.py OUT/log.jsonl [OTHER/log.jsonl ...] --out learning.png [--window 8]
 
@@ -9,15 +9,15 @@ from __future__ import annotations
 
 import argparse
 import json
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-import matplotlib as mpl
+PANELS = {"reward": "reward", "pass_rate": "pass rate", "tool_calls": "tool calls", "ratio": "importance ratio"}
+"""What is plotted of a metric `harness/NAME/...`, by its last word."""
 
-mpl.use("Agg")
-import matplotlib.pyplot as plt
-
-PANELS = {"pass_rate": "pass rate", "tool_calls": "tool calls", "ratio": "importance ratio"}
+Curve = tuple[list[int], list[float]]
+"""Steps and values."""
 
 
 def series(path: Path, name: str) -> dict[str, list[tuple[int, float]]]:
@@ -33,7 +33,16 @@ def series(path: Path, name: str) -> dict[str, list[tuple[int, float]]]:
     return found
 
 
-def smoothed(points: list[tuple[int, float]], window: int) -> tuple[list[int], list[float]]:
+def curves(logs: Sequence[Path], name: str, window: int) -> dict[str, Curve]:
+    """The smoothed metric by run and harness."""
+    return {
+        f"{log.parent.name}: {harness}": smoothed(points, window)
+        for log in logs
+        for harness, points in series(log, name).items()
+    }
+
+
+def smoothed(points: list[tuple[int, float]], window: int) -> Curve:
     steps, values = [], []
     for end in range(len(points)):
         recent = points[max(0, end - window + 1) : end + 1]
@@ -42,20 +51,28 @@ def smoothed(points: list[tuple[int, float]], window: int) -> tuple[list[int], l
     return steps, values
 
 
+def draw(logs: Sequence[Path], out: Path, window: int) -> None:
+    import matplotlib as mpl  # only engines' environments have it
+
+    mpl.use("Agg")
+    from matplotlib import pyplot as plt
+
+    figure, axes = plt.subplots(1, len(PANELS), figsize=(5 * len(PANELS), 3.6), constrained_layout=True)
+    for axis, (metric, meant) in zip(axes, PANELS.items(), strict=True):
+        for label, curve in curves(logs, metric, window).items():
+            axis.plot(*curve, label=label)
+        axis.set(xlabel="step", ylabel=meant)
+    axes[0].legend(fontsize=7)
+    figure.savefig(out, dpi=130)
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("logs", nargs="+", type=Path)
     parser.add_argument("--out", type=Path, required=True)
     parser.add_argument("--window", type=int, default=8)
     args = parser.parse_args()
-    figure, axes = plt.subplots(1, len(PANELS), figsize=(5 * len(PANELS), 3.6), constrained_layout=True)
-    for axis, (metric, label) in zip(axes, PANELS.items(), strict=True):
-        for log in args.logs:
-            for harness, points in series(log, metric).items():
-                axis.plot(*smoothed(points, args.window), label=f"{log.parent.name}: {harness}")
-        axis.set(xlabel="step", ylabel=label)
-    axes[0].legend(fontsize=7)
-    figure.savefig(args.out, dpi=130)
+    draw(args.logs, args.out, args.window)
 
 
 if __name__ == "__main__":
