@@ -37,6 +37,8 @@ from harbor_env.spread import Ask, Opened, Spread
 NEUTRAL = {"min_p": 0.0, "frequency_penalty": 0.0, "presence_penalty": 0.0, "repetition_penalty": 1.0}
 """Sampling options that may be named only to say that they change nothing."""
 
+OTHER_VERSION = "answers in a form this version does not know; its server is of another"
+
 
 class HarborSession(ResourceSession):  # type: ignore[misc]
     """One rollout, running since it was created. Its methods may be called from any thread."""
@@ -156,28 +158,40 @@ class HarborSessionFactory(ResourceSessionFactory[HarborSession]):  # type: igno
 
         Raises RuntimeError or ConnectionError where no server can run it.
         """
+        action = self.action_for(seed)
+        return self.start(task, seed, episode_id, lambda: action)
+
+    def start(
+        self, task: Any, seed: int | None, episode_id: str | None, action: Callable[[], HarborAction]
+    ) -> HarborSession:
+        """As `create`, but what it does is asked of `action`, at each try, when a server has room for it."""
         named = {key: task[key] for key in ("task", "index", "split") if key in task} if isinstance(task, dict) else {}
         ask: Ask = {"split": self._split, **named, "seed": seed, "episode_id": episode_id}
-        action = self.action_for(seed)
         loop = self._background()
-        opened = asyncio.run_coroutine_threadsafe(self._spread.open(ask), loop).result()
+        opened = asyncio.run_coroutine_threadsafe(self._open(ask), loop).result()
         running = asyncio.run_coroutine_threadsafe(self._run(opened, ask, action), loop)
         return HarborSession(opened, running, running.cancel)
 
     def action_for(self, seed: int | None) -> HarborAction:
-        """What a rollout with this seed is started with: where a subclass chooses per rollout."""
+        """What a rollout with this seed is started with."""
         harness = self._harness if isinstance(self._harness, str) else self._harness(seed)
         action: HarborAction = self._action.model_copy(update={"harness": harness})
         return action
 
-    async def _run(self, opened: Opened, ask: Ask, action: HarborAction) -> HarborResult:
+    async def _open(self, ask: Ask) -> Opened:
+        try:
+            return await self._spread.open(ask)
+        except ValidationError as error:
+            raise RuntimeError(f"A server {OTHER_VERSION}: {one_line(str(error))}") from error
+
+    async def _run(self, opened: Opened, ask: Ask, action: Callable[[], HarborAction]) -> HarborResult:
         for left in range(self._retries, -1, -1):
-            result = await self._step(opened, action)
+            result = await self._step(opened, action())
             if left == 0 or result.reason is None or result.reason.kind not in INFRASTRUCTURE:
                 break
             try:
-                opened = await self._spread.open(ask)
-            except (RuntimeError, ConnectionError):
+                opened = await self._open(ask)
+            except (RuntimeError, OSError):
                 break
         return result
 
@@ -185,11 +199,10 @@ class HarborSessionFactory(ResourceSessionFactory[HarborSession]):  # type: igno
         try:
             step = await opened.env.step(action)
             return _result(step.observation, opened, action)
-        except (RuntimeError, ConnectionError, OSError) as error:
+        except (RuntimeError, OSError) as error:
             return _unheard(opened, action, str(error))
         except ValidationError as error:
-            said = "answers in a form this version does not know; its server is of another"
-            return _unheard(opened, action, f"{opened.url} {said}: {one_line(str(error))}")
+            return _unheard(opened, action, f"{opened.url} {OTHER_VERSION}: {one_line(str(error))}")
         finally:
             await self._spread.close(opened)
 

@@ -73,7 +73,7 @@ class FakeServer(RotatingSessionFactory):
         ended.set_result(result_of(outcome, harness))
         opened = Opened("http://127.0.0.1:9", None, HarborObservation())  # type: ignore[arg-type]
         record = Record(seed or 0, harness, self.policy()[0])
-        return TrainingSession(HarborSession(opened, ended, lambda: None), record, STANDARD, self.ledger)
+        return TrainingSession(HarborSession(opened, ended, lambda: None), lambda: record, STANDARD, self.ledger)
 
 
 @contextmanager
