@@ -72,9 +72,12 @@ class _HarborLoop(_HarnessRolloutLoop):  # type: ignore[misc]
             # A process waits at its end until what it queued is read; a trainer that has stopped reads no more.
             self.rollout_buffer.cancel_join_thread()
             self._metrics_queue.cancel_join_thread()
+            self._write(self._sessions.ledger.take_all())
 
     async def _generate_one(self, *args: Any, **kwargs: Any) -> Any:
         rollout = await super()._generate_one(*args, **kwargs)
+        if self._stop_event.is_set():  # the rollouts that ran are closed then, and none of them scores
+            return rollout
         *_, reward = rollout
         self._unscorable_in_a_row = self._unscorable_in_a_row + 1 if reward is None else 0
         if self._unscorable_in_a_row >= self._stop_after:
@@ -98,7 +101,7 @@ class _HarborLoop(_HarnessRolloutLoop):  # type: ignore[misc]
         return list(samples)
 
     def _write(self, records: list[Record]) -> None:
-        if self._records is None:
+        if self._records is None or not records:
             return
         self._records.parent.mkdir(parents=True, exist_ok=True)
         with self._records.open("a", encoding="utf-8") as file:
@@ -110,3 +113,7 @@ class HarborRolloutWorker(HarnessRolloutWorker):  # type: ignore[misc]
     """TRL's `HarnessRolloutWorker` over `RotatingSessionFactory`; its further options are those of `_HarborLoop`."""
 
     _loop_cls = _HarborLoop
+
+    def ask_for_adapters(self, name: str | None) -> None:
+        """Ask for version N of the policy as NAME-vN, with None for the engine's own weights; before it is started."""
+        self._loop_kwargs["lora_name"] = name

@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import json
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -85,6 +86,31 @@ def test_a_run_in_which_nothing_scores_any_more_stops_with_the_reason() -> None:
         assert loop.rollout_buffer.left_behind, "the process would wait for a trainer that reads no more"
     assert kind == "NothingScores"
     assert "sandbox: no sandbox could be had" in said
+
+
+def test_the_rollouts_of_groups_that_were_never_whole_are_written_down_too(tmp_path: Path) -> None:
+    path = tmp_path / "rollouts.jsonl"
+    options: dict[str, Any] = {"stop_after": 3, "max_inflight_tasks": 1, "num_generations": 4, "records": str(path)}
+    with rollout_loop(LOST, **options) as loop, pytest.raises(NothingScores):
+        loop.run()
+    lines = [json.loads(line) for line in path.read_text().splitlines()]
+    assert [(line["group"], line["cause"]) for line in lines] == [(0, "sandbox")] * 3
+
+
+async def test_rollouts_that_the_trainer_s_end_closes_are_no_failures() -> None:
+    with rollout_loop(LOST, stop_after=2) as loop:
+        loop._stop_event.set()
+        group = await group_of(loop, 5)
+    assert group.rollout_rewards == [None] * 5
+
+
+async def test_trl_counts_no_turns_of_a_rollout_that_could_not_be_scored() -> None:
+    with rollout_loop(LOST, GOOD) as loop:
+        group = await group_of(loop, 1)
+        assert (group.rollout_rewards, group.completions_ids) == ([None], [[]])
+        assert not [name for name in pushed(loop) if "turns" in name]
+        await group_of(loop, 1)
+        assert [name for name in pushed(loop) if "turns" in name]
 
 
 async def test_a_rollout_that_scores_starts_the_count_again() -> None:
