@@ -23,6 +23,9 @@ from typing import Any
 
 import yaml
 
+GROUPS = ("budgets", "action", "training")
+"""Settings that hold settings; a file may leave one empty."""
+
 
 @dataclass(frozen=True, slots=True)
 class TrainConfig:
@@ -59,14 +62,14 @@ class TrainConfig:
 
 def load(path: Path | None, settings: Sequence[str] = ()) -> TrainConfig:
     """Read a file and lay `key=value` settings over it, values as YAML. ValueError says what is wrong."""
-    document = yaml.safe_load(path.read_text(encoding="utf-8")) if path else {}
+    document = _yaml(path.read_text(encoding="utf-8"), str(path)) if path else {}
     if not isinstance(document, dict):
         raise ValueError(f"{path} is not a mapping of settings.")
     for setting in settings:
         key, equals, value = setting.partition("=")
         if not equals:
             raise ValueError(f"{setting!r} is not KEY=VALUE.")
-        _set(document, key.split("."), yaml.safe_load(value))
+        _set(document, key.split("."), _yaml(value, setting))
     return build(document)
 
 
@@ -80,14 +83,28 @@ def build(document: Mapping[str, Any]) -> TrainConfig:
     if missing:
         raise ValueError(f"Missing settings: {', '.join(missing)}.")
     given = dict(document)
-    given["servers"] = _names(given["servers"])
+    given["servers"] = _names("servers", given["servers"])
     if not isinstance(given["harnesses"], Mapping):
-        given["harnesses"] = _names(given["harnesses"])
+        given["harnesses"] = _names("harnesses", given["harnesses"])
+    for name in GROUPS:
+        if not isinstance(given.get(name) or {}, Mapping):
+            raise ValueError(f"{name} is not a group of settings.")
+        given[name] = given.get(name) or {}
     return TrainConfig(**given)
 
 
-def _names(value: Any) -> tuple[str, ...]:
-    return (value,) if isinstance(value, str) else tuple(value)
+def _yaml(text: str, where: str) -> Any:
+    try:
+        return yaml.safe_load(text)
+    except yaml.YAMLError as error:
+        raise ValueError(f"{where} is not YAML: {error}") from None
+
+
+def _names(key: str, value: Any) -> tuple[str, ...]:
+    names = [value] if isinstance(value, str) else value
+    if not isinstance(names, list | tuple) or not all(isinstance(name, str) for name in names):
+        raise ValueError(f"{key} is not a name or a list of names.")
+    return tuple(names)
 
 
 def _set(document: dict[str, Any], keys: list[str], value: Any) -> None:
