@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 import signal
-from contextlib import nullcontext, suppress
+from contextlib import AsyncExitStack, nullcontext, suppress
 from dataclasses import asdict, replace
 from pathlib import Path
 
@@ -16,8 +16,10 @@ from harbor_env.sandboxes.fork_line import DOOR, Said
 from harbor_env.sandboxes.fork_server import ForkServer
 from harbor_env.sandboxes.lending import Wanted
 from harbor_env.sandboxes.limits import Limits, enforce
+from harbor_env.sandboxes.pace import place_of
+from harbor_env.sandboxes.places import Places
 from harbor_env.sandboxes.sandbox import Root
-from harbor_env.sandboxes.warm import Warming, end_fork_servers, find_fork_server
+from harbor_env.sandboxes.warm import AT_ONCE, Warming, end_fork_servers, find_fork_server
 from tests.sandbox_world import bash, environment, needs_sandbox, sandbox, until, where
 from tests.warm_world import START, base, fork_server, served, tell, tiny_layer
 
@@ -184,6 +186,26 @@ async def test_a_server_that_could_not_be_started_is_tried_again_after_a_while(
     await asyncio.sleep(0)
     (layer / "opt/tiny/late.py").touch()
     with nullcontext() if tried_again else pytest.raises(SandboxError, match="No module named 'late'"):
+        await find_fork_server(wanted)
+    await end_fork_servers()
+
+
+async def test_a_server_s_start_waits_for_those_that_are_starting(tmp_path: Path) -> None:
+    cache = tmp_path / "cache"
+    wanted = Wanted(Places(cache, where().scratch), base(), (tiny_layer(tmp_path),), START)
+    async with AsyncExitStack() as others:
+        for _ in range(AT_ONCE.slots):
+            await (await others.enter_async_context(place_of("fork-server", AT_ONCE, cache))).come()
+        starting = asyncio.create_task(find_fork_server(wanted))
+        assert not (await asyncio.wait({starting}, timeout=0.5))[0]
+    assert (await starting).running
+    await end_fork_servers()
+
+
+async def test_a_disk_that_holds_no_slots_is_a_reason_like_any_other(tmp_path: Path) -> None:
+    (tmp_path / "pace").touch()
+    wanted = Wanted(Places(tmp_path, where().scratch), base(), (tiny_layer(tmp_path),), START)
+    with pytest.raises(SandboxError, match=r"there is no fork server: .*pace"):
         await find_fork_server(wanted)
     await end_fork_servers()
 

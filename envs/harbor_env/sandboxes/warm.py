@@ -118,14 +118,21 @@ async def _begin(ended: Line | None, wanted: Wanted) -> Line:
     if _asking is not None:
         with contextlib.suppress(EOFError):  # nobody lends any more: one's own does as well
             return await borrow(_asking, wanted)
-    async with place_of("fork-server", AT_ONCE, wanted.where.cache) as place:
-        try:
+    return await _start(wanted)
+
+
+async def _start(wanted: Wanted) -> ForkServer:
+    """When not too many others are starting."""
+    try:
+        async with place_of("fork-server", AT_ONCE, wanted.where.cache) as place:
             async with asyncio.timeout(IMPORTED_WITHIN):
                 await place.come()
-        except TimeoutError as error:
-            why = f"{AT_ONCE.slots} others have been starting for {IMPORTED_WITHIN:.0f} seconds"
-            raise SandboxError(why) from error
-        return await ForkServer.start(wanted.where, wanted.base, wanted.layers, wanted.start)
+            return await ForkServer.start(wanted.where, wanted.base, wanted.layers, wanted.start)
+    except TimeoutError as error:
+        why = f"{AT_ONCE.slots} other fork servers have been starting for {IMPORTED_WITHIN:.0f} seconds"
+        raise SandboxError(why) from error
+    except OSError as error:
+        raise SandboxError(f"there is no fork server: {error}") from error
 
 
 def _ended(starting: asyncio.Task[Line]) -> bool:
