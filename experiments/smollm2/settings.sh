@@ -11,7 +11,7 @@ SFT_OPTIONS=(--epochs 0.75 --lr 2e-4 --batch 4 --schedule constant_with_warmup -
 LIMITS=(--temperature 1 --max-reply-tokens 120 --max-calls 3 --max-output-tokens 300 --agent-timeout 90)
 RUNS="multi single"
 SMOKE_SETTINGS=(training.max_steps=3 training.num_generations=4 training.per_device_train_batch_size=8
-    training.max_inflight_tasks=8 training.max_completion_length=60 training.save_strategy=no budgets.max_calls=2
+    training.max_inflight_tasks=8 training.max_completion_length=60 'training.save_strategy="no"' budgets.max_calls=2
     reward=experiments.smollm2.rewards:brevity)
 
 # Debian's libtcmalloc-minimal4, where it is there, takes most of vLLM's system time away.
