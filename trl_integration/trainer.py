@@ -24,7 +24,9 @@ NO_ROW = -1
 class HarborGRPOTrainer(AsyncGRPOTrainer):  # type: ignore[misc]
     """`harnesses` are those of the rotation, in its order; everything else is `AsyncGRPOTrainer`'s.
 
-    Logs `harness/NAME/ratio`, and `ratio/row_max` and `ratio/row_min`: the mean ratio of the rows farthest from 1.
+    Logs `harness/NAME/ratio`; `ratio/row_max` and `ratio/row_min`, the mean ratio of the rows farthest from 1; and
+    `ratio/token_log_max`, how far apart the two log probabilities of any one token are. A mean over many tokens tends
+    to 1 whatever the trainer's probabilities are; the last does not.
     """
 
     def __init__(self, *args: Any, harnesses: Sequence[str], **kwargs: Any) -> None:
@@ -52,15 +54,15 @@ class HarborGRPOTrainer(AsyncGRPOTrainer):  # type: ignore[misc]
 
     def _log_ratios(self, log_probs: torch.Tensor, inputs: Mapping[str, torch.Tensor]) -> None:
         """`log_probs` are detached."""
-        per_harness, per_row = ratios(log_probs, inputs, len(self._harnesses))
+        per_harness, ends = ratios(log_probs, inputs, len(self._harnesses))
         per_harness = self.accelerator.reduce(per_harness, reduction="sum")
         metrics = self._metrics["train"]
         for name, (total, count) in zip(self._harnesses, per_harness.tolist(), strict=True):
             if count:
                 metrics[f"harness/{name}/ratio"].append((total, count))
-        if len(per_row):
-            metrics["ratio/row_max"].append(per_row.max().item())
-            metrics["ratio/row_min"].append(per_row.min().item())
+        # Every process takes part, also one that got no trained token.
+        for name, value in extremes(self.accelerator.gather(ends)).items():
+            metrics[name].append(value)
 
     def _save_checkpoint(self, model: Any, trial: Any) -> None:
         super()._save_checkpoint(model, trial)
@@ -72,20 +74,34 @@ class HarborGRPOTrainer(AsyncGRPOTrainer):  # type: ignore[misc]
 def ratios(
     log_probs: torch.Tensor, inputs: Mapping[str, torch.Tensor], harnesses: int
 ) -> tuple[torch.Tensor, torch.Tensor]:
-    """Of one process's batch: (`harnesses`, 2) the sum and number of token ratios, and the mean ratio of each row.
+    """Of one process's batch: (`harnesses`, 2) the sum and number of token ratios, and (1, 3) for `extremes`.
 
     `log_probs` are the trainer's at every packed position; `inputs` is a batch of `HarnessCollator`. Rows none of whose
     tokens are trained have no mean.
     """
     selected = inputs["token_index"] >= 0
-    ratio = torch.exp(log_probs.flatten()[inputs["token_index"][selected]] - inputs["old_log_probs"][selected])
+    apart = log_probs.flatten()[inputs["token_index"][selected]].float() - inputs["old_log_probs"][selected].float()
+    ratio = apart.exp()
     rows, harness = inputs["segment_id"][selected], inputs[HARNESS].flatten()
     sums = torch.zeros(len(harness), 2, device=ratio.device)
-    sums.index_add_(0, rows, torch.stack([ratio.float(), torch.ones_like(ratio, dtype=torch.float32)], dim=1))
+    sums.index_add_(0, rows, torch.stack([ratio, torch.ones_like(ratio)], dim=1))
     # Rows without a trained token, and those that only pad the batch, say nothing.
     sums, harness = sums[sums[:, 1] > 0], harness[sums[:, 1] > 0]
     per_harness = torch.zeros(harnesses, 2, device=ratio.device).index_add_(0, harness, sums)
-    return per_harness, sums[:, 0] / sums[:, 1]
+    per_row = sums[:, 0] / sums[:, 1]
+    if not len(per_row):
+        return per_harness, torch.full((1, 3), -torch.inf, device=ratio.device)
+    return per_harness, torch.stack([per_row.max(), -per_row.min(), apart.abs().max()])[None]
+
+
+def extremes(ends: torch.Tensor) -> dict[str, float]:
+    """Metrics from (processes, 3): greatest and negated least mean ratio of a row, greatest distance of a token's log
+    probabilities; -inf from a process without a trained token. Nothing where none has one.
+    """
+    row_max, row_min_negated, token_log_max = ends.amax(dim=0).tolist()
+    if token_log_max < 0:
+        return {}
+    return {"ratio/row_max": row_max, "ratio/row_min": -row_min_negated, "ratio/token_log_max": token_log_max}
 
 
 def go_on_after(trained: Iterable[int], state_file: Path) -> None:
@@ -99,11 +115,14 @@ def go_on_after(trained: Iterable[int], state_file: Path) -> None:
 
 
 class HarnessCollator(DataCollatorForRollout):  # type: ignore[misc]
-    """Takes the harness's number out of each row's metrics and puts it beside the batch, one per row."""
+    """Takes the harness's number out of each row's metrics and puts it beside the batch, one per row.
+
+    KeyError: a row carries none.
+    """
 
     def torch_call(self, examples: list[Any]) -> dict[str, Any]:
         (rows,) = examples
-        numbers = [[int(sample["metrics"].pop(HARNESS, 0)) for sample in row.samples] for row in rows]
+        numbers = [[int(sample["metrics"].pop(HARNESS)) for sample in row.samples] for row in rows]
         batch: dict[str, Any] = super().torch_call(examples)
         width = max(map(len, numbers))
         batch[HARNESS] = torch.tensor([row + [NO_ROW] * (width - len(row)) for row in numbers])

@@ -10,7 +10,7 @@ import pytest
 import torch
 from trl.experimental.async_grpo.packing import TreeRow
 
-from trl_integration.trainer import NO_ROW, HarnessCollator, ratios
+from trl_integration.trainer import NO_ROW, HarnessCollator, extremes, ratios
 from trl_integration.worker import HARNESS
 
 CHANGED = 0.7
@@ -62,25 +62,54 @@ def batch() -> dict[str, Any]:
     )
 
 
+def told(row_max: float, row_min: float, token_log_max: float) -> dict[str, Any]:
+    names = ("ratio/row_max", "ratio/row_min", "ratio/token_log_max")
+    return {name: pytest.approx(value) for name, value in zip(names, (row_max, row_min, token_log_max), strict=True)}
+
+
 def test_ratios_are_1_where_both_agree_and_counted_per_harness(batch: dict[str, Any]) -> None:
-    per_harness, per_row = ratios(as_the_engine(batch), batch, 3)
+    per_harness, ends = ratios(as_the_engine(batch), batch, 3)
     torch.testing.assert_close(per_harness, torch.tensor([[1.0, 1.0], [6.0, 6.0], [0.0, 0.0]]))
-    torch.testing.assert_close(per_row, torch.ones(4))
+    assert extremes(ends) == told(1.0, 1.0, 0.0)
 
 
-def test_a_changed_probability_shows_in_its_row_and_its_harness_alone(batch: dict[str, Any]) -> None:
+@pytest.mark.parametrize("sign", [1, -1])
+def test_a_changed_probability_shows_in_its_row_and_its_harness_alone(batch: dict[str, Any], sign: int) -> None:
     log_probs = as_the_engine(batch)
-    log_probs[batch["shift_labels"] == 6] += CHANGED  # the middle one of the third row's three trained tokens
-    per_harness, per_row = ratios(log_probs, batch, 2)
-    grown = np.exp(CHANGED) - 1
-    assert per_row.tolist() == pytest.approx([1.0, 1.0, 1.0 + grown / 3, 1.0])
+    log_probs[batch["shift_labels"] == 6] += sign * CHANGED  # the middle one of the third row's three trained tokens
+    per_harness, ends = ratios(log_probs, batch, 2)
+    grown = np.exp(sign * CHANGED) - 1
+    rows = (1.0, 1.0 + grown / 3)
+    assert extremes(ends) == told(max(rows), min(rows), CHANGED)
     assert per_harness.tolist() == [pytest.approx([1.0, 1.0]), pytest.approx([6.0 + grown, 6.0])]
+
+
+def test_a_row_whose_mean_is_1_still_tells_that_its_tokens_are_not_the_engine_s() -> None:
+    batch = collated([packed(sample([1, 2, 3], 2, harness=0))])
+    log_probs = as_the_engine(batch)
+    log_probs[batch["shift_labels"] == 2] += np.log(1.5)
+    log_probs[batch["shift_labels"] == 3] += np.log(0.5)
+    _, ends = ratios(log_probs, batch, 1)
+    assert extremes(ends) == told(1.0, 1.0, np.log(2))
 
 
 def test_a_row_of_which_nothing_is_trained_has_no_mean() -> None:
     batch = collated([packed(sample([1, 2, 3], 1, harness=0), sample([1, 2, 4], 0, harness=1))])
-    per_harness, per_row = ratios(as_the_engine(batch), batch, 2)
-    assert (per_harness.tolist(), per_row.tolist()) == ([[1.0, 1.0], [0.0, 0.0]], [1.0])
+    per_harness, ends = ratios(as_the_engine(batch), batch, 2)
+    assert per_harness.tolist() == [[1.0, 1.0], [0.0, 0.0]]
+    assert extremes(ends) == told(1.0, 1.0, 0.0)
+
+
+def test_the_farthest_of_all_processes_is_told_also_where_one_got_nothing_to_train() -> None:
+    ends = []
+    for changed in (CHANGED, -CHANGED):
+        batch = collated([packed(sample([1, 2], 1, harness=0))])
+        ends.append(ratios(as_the_engine(batch) + changed, batch, 1)[1])
+    context = collated([packed(sample([1, 2], 0, harness=0))])
+    idle = ratios(as_the_engine(context), context, 1)[1]
+    both = told(np.exp(CHANGED), np.exp(-CHANGED), CHANGED)
+    assert extremes(torch.cat([*ends, idle])) == extremes(torch.cat([idle, *reversed(ends)])) == both
+    assert extremes(torch.cat([idle, idle])) == {}
 
 
 def test_the_harness_s_number_travels_beside_the_batch_and_is_no_metric() -> None:
@@ -93,8 +122,16 @@ def test_the_harness_s_number_travels_beside_the_batch_and_is_no_metric() -> Non
     assert metrics["reward"] == [0.5]
 
 
+def test_a_row_that_lost_its_harness_s_number_is_booked_on_none() -> None:
+    lost = sample([1, 2], 1, harness=0)
+    del lost["metrics"][HARNESS]
+    with pytest.raises(KeyError, match=HARNESS):
+        collated([packed(sample([3, 4], 1, harness=1), lost)])
+
+
 def test_each_process_counts_the_rows_it_got() -> None:
     both = collated([packed(sample([1, 2], 1, 2), sample([3, 4], 1, 0)), packed(sample([5, 6], 1, 1, group=1))])
     second = {name: values[1:] for name, values in both.items()}
-    per_harness, per_row = ratios(as_the_engine(second), second, 3)
-    assert (per_harness.tolist(), per_row.tolist()) == ([[0.0, 0.0], [1.0, 1.0], [0.0, 0.0]], [1.0])
+    per_harness, ends = ratios(as_the_engine(second), second, 3)
+    assert per_harness.tolist() == [[0.0, 0.0], [1.0, 1.0], [0.0, 0.0]]
+    assert extremes(ends) == told(1.0, 1.0, 0.0)
