@@ -3,9 +3,13 @@
 from __future__ import annotations
 
 import json
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
+import pytest
+
+from scripts.check_training import facts
 from scripts.plot import PANELS, curves
 from trl_integration.metrics import harness_metrics
 from trl_integration.records import Record
@@ -35,3 +39,45 @@ def test_a_curve_is_a_mean_over_the_last_steps_for_each_run_and_harness(tmp_path
         "a: pi": ([1, 3], [0.0, 0.5]),
         "b: own.module:MINE": ([1], [0.5]),
     }
+
+
+FIRST = {
+    "loss": 0.1,
+    "ratio/row_min": 0.99999,
+    "ratio/row_max": 1.00001,
+    "ratio/token_log_max": 4e-5,
+    "harness/pi/ratio": 1.0,
+    "groups/reward_wrong_total": 0.0,
+}
+
+
+@pytest.mark.parametrize(
+    ("changed", "reward", "wrong"),
+    [
+        ({}, 1.1, ""),
+        ({"ratio/row_min": 0.9}, 1.1, "importance ratio of rows"),
+        ({"ratio/row_max": None}, 1.1, "importance ratio of rows"),
+        ({"ratio/token_log_max": 0.01}, 1.1, "log probabilities of one token"),
+        ({"ratio/token_log_max": None}, 1.1, "log probabilities of one token"),
+        ({"harness/pi/ratio": None}, 1.1, "pi was trained in steps"),
+        ({"groups/reward_wrong_total": 2.0}, 1.1, "2 rewards trained that no rollout has"),
+        ({"loss": None}, 1.1, "steps logged"),
+        ({}, 1.0, "1 rewards recomputed, 1 wrong"),
+    ],
+)
+def test_each_fact_of_a_training_run_is_held(
+    tmp_path: Path, changed: dict[str, float | None], reward: float, wrong: str
+) -> None:
+    first = {name: value for name, value in {**FIRST, **changed}.items() if value is not None}
+    log = run(tmp_path / "run", first)
+    record = Record(0, "pi", scored=Scored("pi", 1.0, 0), reward=reward)
+    (log.parent / "rollouts.jsonl").write_text(json.dumps(asdict(record)) + "\n")
+    told = [said for holds, said in facts(log.parent, 1, ["pi"], standard=True) if not holds]
+    assert told[:1] == [said for said in told if wrong and wrong in said][:1]
+    assert bool(told) == bool(wrong)
+
+
+def test_what_is_not_near_in_float32_may_be_near_enough_in_bfloat16(tmp_path: Path) -> None:
+    log = run(tmp_path / "run", {**FIRST, "ratio/token_log_max": 0.36})
+    (log.parent / "rollouts.jsonl").write_text(json.dumps(asdict(Record(0, "pi", scored=Scored("pi", 1.0, 0)))) + "\n")
+    assert all(holds for holds, _ in facts(log.parent, 1, ["pi"], token_close=0.5, standard=False))
