@@ -2,7 +2,8 @@
 
 vLLM loads this as a general plugin in each of its processes, wherever this package is installed. It does nothing on a
 GPU. oneDNN's linear layers hold packed copies of their weights, which a copy in place would not reach; torch's own do
-not.
+not. Every vLLM on a CPU in this environment goes without oneDNN, also one that takes no weights this way: plugins are
+not told the configuration, and the layers are packed before the weight transfer is set up.
 """
 
 from __future__ import annotations

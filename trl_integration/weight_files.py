@@ -9,7 +9,8 @@ transfer: serving merged weights costs the engine nothing, while serving an adap
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import itertools
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -24,13 +25,14 @@ TRANSFER_SECONDS = 1800
 class WeightFiles:
     """TRL's `WeightTransferProtocol`. Each version is one file, there until the engine has read it.
 
+    `next_version` gives the number the engine is told; a run that goes on counts on from where it was.
     RuntimeError: the engine refused, with what it said.
     """
 
     def __init__(self, engine_url: str, folder: Path) -> None:
         self._url = engine_url.rstrip("/")
         self._folder = folder.resolve()
-        self._version = 0
+        self.next_version: Callable[[], int] = itertools.count(1).__next__
 
     def init_weight_transfer(self) -> None:
         self._folder.mkdir(parents=True, exist_ok=True)
@@ -41,13 +43,13 @@ class WeightFiles:
         self._post("pause?mode=keep")
 
     def send_weights(self, iterator: Iterator[tuple[str, torch.Tensor]]) -> None:
-        self._version += 1
-        path = self._folder / f"v{self._version}.safetensors"
+        version = self.next_version()
+        path = self._folder / f"v{version}.safetensors"
         try:
             save_file({name: tensor.detach().contiguous() for name, tensor in iterator}, path)
             self._post("start_weight_update")
             self._post("update_weights", {"update_info": {"path": str(path)}}, TRANSFER_SECONDS)
-            self._post("finish_weight_update", {"weight_version": str(self._version)}, TRANSFER_SECONDS)
+            self._post("finish_weight_update", {"weight_version": str(version)}, TRANSFER_SECONDS)
             self._post("reset_prefix_cache")
         finally:
             path.unlink(missing_ok=True)
@@ -66,3 +68,8 @@ class WeightFiles:
                 "Was it started with VLLM_SERVER_DEV_MODE=1 and "
                 """--weight-transfer-config '{"backend": "safetensors_file"}', and are both told the same folder?"""
             )
+        # Whether the cache could be reset is told in the answer, not by its status.
+        if answer.headers.get("Content-Type", "").startswith("application/json"):
+            told = answer.json()
+            if isinstance(told, dict) and told.get("success") is False:
+                raise RuntimeError(f"The engine at {self._url} could not do /{route}: {answer.text[:300]}")
