@@ -26,13 +26,19 @@ from typing import Any
 
 from transformers import TrainerCallback
 
-from harbor_env.agent_kwargs import AgentKwargs, checked, read_agent_kwargs
-from harbor_env.client import HarborEnv
-from harbor_env.lookup import import_object
+from harbor_env.errors import UsageError
 from harbor_env.models import EngineChoice
+from slurm.engine_state import renew
 from trl_integration.config import TrainConfig, load
 from trl_integration.cpu import run_without_gpu
-from trl_integration.rewards import STANDARD, Reward, compose, correctness
+from trl_integration.preparation import (
+    chosen_reward,
+    given_agents,
+    policy_sampling,
+    refuse_unheeded,
+    refuse_unknown,
+    tasks_of,
+)
 from trl_integration.rotation import Shuffled, rotation
 from trl_integration.sessions import RotatingSessionFactory
 
@@ -44,24 +50,14 @@ class LogFile(TrainerCallback):  # type: ignore[misc]
         self._path = path
 
     def on_log(self, args: Any, state: Any, control: Any, logs: Any = None, **kwargs: Any) -> None:
+        if not state.is_world_process_zero:
+            return
         with self._path.open("a", encoding="utf-8") as file:
             file.write(json.dumps({"step": state.global_step, **(logs or {})}) + "\n")
 
 
-def chosen_reward(config: TrainConfig) -> Reward:
-    if config.reward:
-        reward: Reward = import_object(config.reward)
-        return reward
-    return STANDARD if config.bonus else compose(correctness)
-
-
-def given_agents(config: TrainConfig) -> AgentKwargs:
-    given = config.agent_kwargs
-    return read_agent_kwargs(Path(given)) if isinstance(given, str) and given else checked(given or {}, "agent_kwargs")
-
-
 def build(config: TrainConfig) -> Any:
-    """The trainer, with its worker; nothing has started yet."""
+    """The trainer, with its worker; nothing has started yet. UsageError: something is missing or means nothing."""
     from datasets import Dataset
     from peft import LoraConfig
     from transformers import AutoTokenizer
@@ -73,7 +69,10 @@ def build(config: TrainConfig) -> Any:
 
     on_cpu = run_without_gpu()
     admin_key = os.environ.get(config.admin_key_env, "") if config.admin_key_env else ""
-    tasks = asyncio.run(HarborEnv(config.servers[0], admin_key=admin_key).num_tasks(config.split))
+    reward, agents = chosen_reward(config), given_agents(config)
+    refuse_unknown("training", config.training, AsyncGRPOConfig)
+    refuse_unknown("lora", config.lora or {}, LoraConfig)
+    tasks = asyncio.run(tasks_of(config.servers[0], config.split, admin_key))
     turns = rotation(config.harnesses, tasks=tasks, seed=config.seed)
     plain = {"use_cpu": True, "bf16": False, "gradient_checkpointing": False} if on_cpu else {}
     args = AsyncGRPOConfig(
@@ -83,6 +82,7 @@ def build(config: TrainConfig) -> Any:
         seed=config.seed,
         **{"report_to": [], **plain, **config.training},
     )
+    refuse_unheeded(args)
     tokenizer = AutoTokenizer.from_pretrained(config.model)
     if getattr(tokenizer, "response_template", None) is None:
         tokenizer.response_template = {}  # TRL would look one up for the replies it parses; here it parses none
@@ -93,15 +93,16 @@ def build(config: TrainConfig) -> Any:
         list(config.servers),
         rotation=turns,
         order=Shuffled(tasks, config.seed) if config.shuffle else None,
-        reward=chosen_reward(config),
+        reward=reward,
         retries=config.retries,
         engine=EngineChoice(kind=config.engine, url=config.engine_url, model=config.served_model),
         split=config.split,
         sandbox=config.sandbox,
         admin_key=admin_key,
         budgets=dict(config.budgets),
-        agent_kwargs=given_agents(config),
-        **config.action,
+        agent_kwargs=agents,
+        # A worker that waits for a server tells no heartbeat at its end, and its failure would go unheard.
+        **{"patience": args.heartbeat_stale_after_s / 2, **config.action},
     )
     worker = HarborRolloutWorker(
         harness_session_factory=factory,
@@ -109,7 +110,6 @@ def build(config: TrainConfig) -> Any:
         drop_without_contrast=config.drop_without_contrast,
         records=str(Path(config.output_dir) / "rollouts.jsonl"),
         model_name=config.served_model,
-        lora_name="trl-policy" if config.lora is not None and not config.weight_folder else None,
         dataset=prompts,
         reward_funcs=[],
         processing_class=tokenizer,
@@ -119,21 +119,31 @@ def build(config: TrainConfig) -> Any:
         queue_maxsize=args.queue_maxsize,
         vllm_server_url=config.engine_url,
         max_tokens=args.max_completion_length,
-        temperature=args.temperature,
-        top_p=args.top_p,
-        top_k=args.top_k,
+        **policy_sampling(args),
     )
-    return HarborGRPOTrainer(
+    weights = WeightFiles(config.engine_url, Path(config.weight_folder)) if config.weight_folder else None
+    trainer = HarborGRPOTrainer(
         model=config.model,
         args=args,
         train_dataset=prompts,
         processing_class=tokenizer,
         rollout_worker=worker,
         harnesses=turns.harnesses,
-        weight_transfer=WeightFiles(config.engine_url, Path(config.weight_folder)) if config.weight_folder else None,
+        weight_transfer=weights,
         callbacks=[LogFile(Path(config.output_dir) / "log.jsonl")],
         peft_config=LoraConfig(**{"task_type": "CAUSAL_LM", **config.lora}) if config.lora is not None else None,
     )
+    # Whether adapters travel or merged weights, the trainer has decided by what the engine and the adapter are.
+    worker.ask_for_adapters(trainer._lora_name if trainer._lora_sync else None)
+    if weights is not None:
+        weights.next_version = lambda: trainer.model_version + 1
+    return trainer
+
+
+def free_engine(trainer: Any) -> None:
+    """Unload the adapters an earlier run left there: the engine loads no version twice."""
+    if trainer._lora_sync and trainer.accelerator.is_main_process:
+        renew(trainer.args.vllm_server_base_url.rstrip("/"))
 
 
 def main() -> None:
@@ -147,7 +157,12 @@ def main() -> None:
     except (ValueError, OSError) as error:
         sys.exit(f"train.py: {error}")
     Path(config.output_dir).mkdir(parents=True, exist_ok=True)
-    build(config).train(resume_from_checkpoint=args.resume or None)
+    try:
+        trainer = build(config)
+        free_engine(trainer)
+    except UsageError as error:
+        sys.exit(f"train.py: {error}")
+    trainer.train(resume_from_checkpoint=args.resume or None)
 
 
 if __name__ == "__main__":

@@ -57,16 +57,21 @@ class Weights:
 
 
 class FakeVllm:
-    """`loaded` are the adapters in the order in which they came, `asked` the model each generation named."""
+    """`loaded` are the adapters in the order in which they came, `asked` the model each generation named,
+    `serving` those that may be named.
 
-    def __init__(self, folder: Path, script: Script) -> None:
+    Without `lora` it says that it was started without --enable-lora.
+    """
+
+    def __init__(self, folder: Path, script: Script, lora: bool = True) -> None:
         self.loaded: list[str] = []
         self.asked: list[str] = []
         self.url = ""
+        self._lora = {"max_lora_rank": 8, "max_loras": 8} if lora else None
         self._script = script
         self._tokenizer = AutoTokenizer.from_pretrained(folder)
         self._weights = Weights(folder)
-        self._serving = {BASE}
+        self.serving = {BASE}
         self._running = asyncio.Event()
         self._running.set()
 
@@ -93,12 +98,12 @@ class FakeVllm:
 
     async def _models(self, request: web.Request) -> web.Response:
         base = {"id": BASE, "max_model_len": WINDOW, "parent": None}
-        adapters = [{"id": name, "max_model_len": None, "parent": BASE} for name in sorted(self._serving - {BASE})]
+        adapters = [{"id": name, "max_model_len": None, "parent": BASE} for name in sorted(self.serving - {BASE})]
         return web.json_response({"object": "list", "data": [base, *adapters]})
 
     async def _server_info(self, request: web.Request) -> web.Response:
-        lora = {"max_lora_rank": 8, "max_loras": 8}
-        return web.json_response({"vllm_config": {"lora_config": lora, "parallel_config": {"data_parallel_size": 1}}})
+        told = {"lora_config": self._lora, "parallel_config": {"data_parallel_size": 1}}
+        return web.json_response({"vllm_config": told})
 
     async def _pause(self, request: web.Request) -> web.Response:
         self._running.clear()
@@ -111,17 +116,17 @@ class FakeVllm:
     async def _load(self, request: web.Request) -> web.Response:
         body = await request.json()
         name = body["lora_name"]
-        if name in self._serving:
+        if name in self.serving:
             return web.json_response({"error": {"message": f"{name} has already been loaded"}}, status=400)
         self._weights.load(name, body["lora_path"])
-        self._serving.add(name)
+        self.serving.add(name)
         self.loaded.append(name)
         return web.Response()
 
     async def _unload(self, request: web.Request) -> web.Response:
         name = (await request.json())["lora_name"]
-        if name in self._serving:
-            self._serving.remove(name)
+        if name in self.serving:
+            self.serving.remove(name)
             self._weights.unload(name)
         return web.Response()
 
@@ -129,7 +134,7 @@ class FakeVllm:
         body = await request.json()
         await self._running.wait()
         name, prompt, sampling = body["model"], body["token_ids"], body["sampling_params"]
-        if name not in self._serving:
+        if name not in self.serving:
             return web.json_response({"error": {"message": f"there is no model {name}"}}, status=404)
         self.asked.append(name)
         reply = self._tokenizer.encode(self._script(self._tokenizer.decode(prompt)), add_special_tokens=False)

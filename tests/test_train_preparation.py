@@ -1,0 +1,136 @@
+"""What a training run lacks, or is given for nothing, is told before anything starts."""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from aiohttp import web
+
+from harbor_env.errors import UsageError
+from tests.waiting import until
+from trl_integration.config import TrainConfig
+from trl_integration.preparation import (
+    chosen_reward,
+    given_agents,
+    policy_sampling,
+    refuse_unheeded,
+    refuse_unknown,
+    tasks_of,
+)
+from trl_integration.rewards import STANDARD
+
+WHOLE_POLICY = {"temperature": 0.8, "top_p": 1.0, "top_k": 0, "min_p": None, "repetition_penalty": 1.0}
+
+
+def config(**settings: Any) -> TrainConfig:
+    return TrainConfig(model="m", servers=("http://127.0.0.1:9",), harnesses=("pi",), output_dir="out", **settings)
+
+
+@pytest.mark.parametrize("reward", ["nowhere:reward", "math:nothing", "no reward at all", "math:pi"])
+def test_a_reward_that_is_none_is_refused_by_its_name(reward: str) -> None:
+    with pytest.raises(UsageError, match=f"reward: {reward}"):
+        chosen_reward(config(reward=reward))
+
+
+def test_without_a_reward_of_one_s_own_the_standard_one_is_taken() -> None:
+    assert chosen_reward(config()) is STANDARD
+
+
+@pytest.mark.parametrize("given", ["/nowhere/agents.yaml", {"pi": 3}])
+def test_agent_kwargs_that_cannot_be_read_are_refused(given: Any) -> None:
+    with pytest.raises(UsageError, match=r"agents\.yaml cannot be read|agent_kwargs: give a mapping"):
+        given_agents(config(agent_kwargs=given))
+
+
+@pytest.mark.parametrize("changed", [{"min_p": 0.1}, {"repetition_penalty": 1.1}, {"top_p": 0.9}, {"temperature": 0.0}])
+def test_sampling_from_less_than_the_policy_is_refused(changed: dict[str, float]) -> None:
+    assert policy_sampling(SimpleNamespace(**WHOLE_POLICY)) == WHOLE_POLICY
+    with pytest.raises(UsageError, match=next(iter(changed))):
+        policy_sampling(SimpleNamespace(**{**WHOLE_POLICY, **changed}))
+
+
+@dataclass
+class FakeOptions:
+    chat_template_kwargs: dict[str, Any] | None = None
+    fork_threshold_tokens: int = 1024
+    log_completions: bool = False
+    max_tool_calling_iterations: int | None = None
+    num_completions_to_print: int | None = None
+    request_timeout: int = 600
+
+
+@pytest.mark.parametrize(
+    ("changed", "instead"),
+    [({"log_completions": True}, "rollouts.jsonl"), ({"max_tool_calling_iterations": 3}, "budgets.max_calls")],
+)
+def test_an_option_that_has_no_effect_is_refused_with_what_has(changed: dict[str, Any], instead: str) -> None:
+    refuse_unheeded(FakeOptions())
+    with pytest.raises(UsageError, match=instead):
+        refuse_unheeded(FakeOptions(**changed))
+
+
+def test_an_option_that_does_not_exist_is_refused_by_its_name() -> None:
+    refuse_unknown("training", {"request_timeout": 3}, FakeOptions)
+    with pytest.raises(UsageError, match="training: FakeOptions has no steps"):
+        refuse_unknown("training", {"steps": 3}, FakeOptions)
+
+
+def free_port() -> int:
+    with socket.create_server(("127.0.0.1", 0)) as listening:
+        port: int = listening.getsockname()[1]
+        return port
+
+
+@asynccontextmanager
+async def task_server(port: int, answer: dict[str, Any], status: int = 200) -> AsyncIterator[str]:
+    """A fake environment server that tells how many tasks it has."""
+
+    async def num_tasks(request: web.Request) -> web.Response:
+        return web.json_response(answer, status=status)
+
+    app = web.Application()
+    app.router.add_post("/harbor_env/num_tasks", num_tasks)
+    runner = web.AppRunner(app)
+    await runner.setup()
+    await web.TCPSite(runner, "127.0.0.1", port).start()
+    try:
+        yield f"http://127.0.0.1:{port}"
+    finally:
+        await runner.cleanup()
+
+
+async def test_a_server_that_was_started_beside_the_trainer_is_waited_for(capsys: pytest.CaptureFixture[str]) -> None:
+    port = free_port()
+    asking = asyncio.create_task(tasks_of(f"http://127.0.0.1:{port}", "train"))
+    told: list[str] = []
+
+    def waiting() -> bool:
+        told.append(capsys.readouterr().err)
+        return bool(told[-1])
+
+    await until(waiting)
+    assert f"Waiting for the environment server at http://127.0.0.1:{port}" in told[-1]
+    async with task_server(port, {"num_tasks": 7}):
+        assert await asking == 7
+
+
+async def test_a_server_that_does_not_come_is_told_with_how_to_start_one() -> None:
+    with pytest.raises(UsageError, match="start one with `openenv-harbor serve`"):
+        await tasks_of(f"http://127.0.0.1:{free_port()}", "train", patience=0)
+
+
+@pytest.mark.parametrize(
+    ("answer", "status", "said"),
+    [({"detail": "no split dev"}, 404, "no split dev"), ({"num_tasks": 0}, 200, "no tasks in the split 'dev'")],
+)
+async def test_a_split_without_tasks_is_refused_at_once(answer: dict[str, Any], status: int, said: str) -> None:
+    async with task_server(free_port(), answer, status) as url:
+        with pytest.raises(UsageError, match=said):
+            await tasks_of(url, "dev")

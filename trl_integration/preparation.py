@@ -1,0 +1,106 @@
+"""What a training run needs before it starts, looked for and checked.
+
+Invariant: what is missing or means nothing is a UsageError whose sentence says what to do.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import dataclasses
+import sys
+import time
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import aiohttp
+from openenv.core.harness.capture.upstream import training_sampling
+
+from harbor_env.agent_kwargs import AgentKwargs, checked, read_agent_kwargs
+from harbor_env.client import HarborEnv
+from harbor_env.errors import UsageError
+from harbor_env.lookup import import_object
+from trl_integration.config import TrainConfig
+from trl_integration.rewards import STANDARD, Reward, compose, correctness
+
+PATIENCE = 120.0
+"""Seconds in which an environment server that was started beside the trainer is to answer."""
+POLL = 1.0
+
+UNHEEDED = {
+    "chat_template_kwargs": "action.template_kwargs is given to the template",
+    "fork_threshold_tokens": "a rewritten history always begins another row",
+    "log_completions": "OUTPUT/rollouts.jsonl has every rollout",
+    "max_tool_calling_iterations": "budgets.max_calls bounds a rollout's calls",
+    "num_completions_to_print": "OUTPUT/rollouts.jsonl has every rollout",
+    "request_timeout": "action.agent_timeout bounds a harness's run",
+}
+"""Options of TRL's own rollouts, which a harness's do not heed, and what there is in their place."""
+
+
+def chosen_reward(config: TrainConfig) -> Reward:
+    if not config.reward:
+        return STANDARD if config.bonus else compose(correctness)
+    try:
+        reward = import_object(config.reward)
+    except ImportError as error:
+        raise UsageError(f"reward: {config.reward} cannot be imported: {error}.") from None
+    if not callable(reward):
+        raise UsageError(f"reward: {config.reward} is no function of a rollout's score.")
+    found: Reward = reward
+    return found
+
+
+def given_agents(config: TrainConfig) -> AgentKwargs:
+    given = config.agent_kwargs
+    return read_agent_kwargs(Path(given)) if isinstance(given, str) and given else checked(given or {}, "agent_kwargs")
+
+
+def refuse_unknown(group: str, given: Mapping[str, Any], options: type[Any]) -> None:
+    """`options` is the dataclass whose fields may be given."""
+    unknown = sorted(set(given) - {field.name for field in dataclasses.fields(options)})
+    if unknown:
+        raise UsageError(f"{group}: {options.__name__} has no {', '.join(unknown)}.")
+
+
+def refuse_unheeded(args: Any) -> None:
+    """`args` is TRL's `AsyncGRPOConfig`."""
+    defaults = {field.name: field.default for field in dataclasses.fields(args)}
+    for name, instead in UNHEEDED.items():
+        if getattr(args, name) != defaults[name]:
+            raise UsageError(f"training.{name} has no effect on rollouts in a harness: {instead}. Leave it out.")
+
+
+def policy_sampling(args: Any) -> dict[str, Any]:
+    """The sampling options of TRL's `AsyncGRPOConfig`, as its worker takes them."""
+    names = ("temperature", "top_p", "top_k", "min_p", "repetition_penalty")
+    sampling = {name: getattr(args, name) for name in names}
+    try:
+        training_sampling({name: value for name, value in sampling.items() if value is not None})
+    except ValueError as error:
+        raise UsageError(f"training: {error}: rollouts are sampled from the whole policy.") from None
+    return sampling
+
+
+async def tasks_of(server: str, split: str, admin_key: str = "", patience: float = PATIENCE) -> int:
+    """How many tasks the split has, once the server answers, for which it has `patience` seconds."""
+    env, deadline, told = HarborEnv(server, admin_key=admin_key), time.monotonic() + patience, False
+    while True:
+        try:
+            tasks = await env.num_tasks(split)
+        except (OSError, aiohttp.ClientError) as error:
+            if time.monotonic() > deadline:
+                raise UsageError(
+                    f"No environment server answers at {server} ({error}): start one with `openenv-harbor serve`."
+                ) from None
+        except (RuntimeError, ValueError) as error:
+            raise UsageError(f"The environment server at {server} does not tell its tasks: {error}") from None
+        else:
+            break
+        if not told:
+            print(f"Waiting for the environment server at {server}.", file=sys.stderr, flush=True)
+            told = True
+        await asyncio.sleep(POLL)
+    if tasks < 1:
+        raise UsageError(f"The environment server at {server} has no tasks in the split {split!r}.")
+    return tasks
