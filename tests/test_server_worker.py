@@ -91,13 +91,14 @@ async def test_a_worker_too_many_waits_a_while_and_the_last_to_come_back_is_the_
     pool = Pool(spec.out.parent / "log", limit=2, idle=1, linger=600.0)
     await pool.start()
     await asyncio.gather(run("r-1"), run("r-2"))
+    await run("r-3")  # meanwhile the other falls asleep
     turns = {worker: worker.num_ctx_switches().voluntary for worker in workers()}
-    for name in ("r-3", "r-4"):
+    for name in ("r-4", "r-5"):
         await run(name)
     [used] = [worker for worker, before_that in turns.items() if worker.num_ctx_switches().voluntary > before_that]
     assert len(workers()) == len(turns) == 2
     pool.linger = 0.0
-    await run("r-5")
+    await run("r-6")
     await until(lambda: workers() == {used})
     await pool.close()
 
