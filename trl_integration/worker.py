@@ -25,7 +25,7 @@ from trl.experimental.async_grpo.async_rollout_worker import RolloutGroup, Rollo
 from trl.experimental.async_grpo.openenv_harness import HarnessRolloutWorker, _HarnessRolloutLoop
 
 from trl_integration.groups import has_contrast
-from trl_integration.metrics import group_metrics, harness_metrics
+from trl_integration.metrics import disagreeing, group_metrics, harness_metrics
 from trl_integration.parent import end_with_parent
 from trl_integration.records import Record
 from trl_integration.sessions import RotatingSessionFactory
@@ -88,7 +88,8 @@ class _HarborLoop(_HarnessRolloutLoop):  # type: ignore[misc]
     async def _score_group(self, group: RolloutGroup) -> list[RolloutSample]:
         records = self._sessions.ledger.take(group.group_id)
         self._write(records)
-        self._push_metrics({**harness_metrics(records, self.model_version), **group_metrics(records)})
+        wrong = {"groups/reward_wrong_total": float(disagreeing(group.rollout_rewards, records))}
+        self._push_metrics({**harness_metrics(records, self.model_version), **group_metrics(records), **wrong})
         # A rollout without a reward is in no baseline, and its session gave no turns, so it has no rows.
         rewards = list(group.rollout_rewards)
         if sum(reward is not None for reward in rewards) < 2:

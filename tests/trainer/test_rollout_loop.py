@@ -88,6 +88,17 @@ def test_a_run_in_which_nothing_scores_any_more_stops_with_the_reason() -> None:
     assert "sandbox: no sandbox could be had" in said
 
 
+async def test_a_reward_that_is_not_the_one_of_its_record_is_counted() -> None:
+    with rollout_loop(GOOD, BAD, LOST) as loop:
+        group = await group_of(loop, 3)
+        await loop._score_group(group)
+        assert pushed(loop)["groups/reward_wrong_total"] == 0.0
+        other = await group_of(loop, 2, 1)
+        other.rollout_rewards[0] = 0.5
+        await loop._score_group(other)
+        assert pushed(loop)["groups/reward_wrong_total"] == 1.0
+
+
 def test_the_rollouts_of_groups_that_were_never_whole_are_written_down_too(tmp_path: Path) -> None:
     path = tmp_path / "rollouts.jsonl"
     options: dict[str, Any] = {"stop_after": 3, "max_inflight_tasks": 1, "num_generations": 4, "records": str(path)}
