@@ -8,8 +8,8 @@ Needs an environment with TRL (scripts/trainer_env.sh makes one), an engine and 
     openenv-harbor serve --llm-url http://127.0.0.1:8000 --model policy --tokenizer MODEL --dataset TASKS --port 8001
 
 With `lora` and an engine started with --enable-lora, adapters travel as folders; with `weight_folder`, whole weights as
-files; else weights travel over NCCL. What
-is logged goes to OUTPUT/log.jsonl, every rollout to OUTPUT/rollouts.jsonl, checkpoints to OUTPUT/checkpoint-N.
+files; else weights travel over NCCL. What is logged goes to OUTPUT/log.jsonl, every rollout to OUTPUT/rollouts.jsonl,
+checkpoints to OUTPUT/checkpoint-N.
 """
 
 from __future__ import annotations

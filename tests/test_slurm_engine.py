@@ -13,6 +13,7 @@ import pytest
 from aiohttp import web
 
 from slurm.engine_state import load, renew
+from tests.fake_server import serving
 from tests.slurm_jobs import Jobs, appears, slurm_jobs
 from tests.waiting import until
 
@@ -73,13 +74,8 @@ class FakeAdapters:
     async def serving(self) -> AsyncIterator[str]:
         app = web.Application()
         app.router.add_route("*", "/{path:.*}", self._answer)
-        runner = web.AppRunner(app)
-        await runner.setup()
-        await web.TCPSite(runner, "127.0.0.1", 0).start()
-        try:
-            yield f"http://127.0.0.1:{runner.addresses[0][1]}"
-        finally:
-            await runner.cleanup()
+        async with serving(app) as url:
+            yield url
 
     async def _answer(self, request: web.Request) -> web.Response:
         body = await request.json() if request.method == "POST" else {}

@@ -4,16 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import socket
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from aiohttp import web
 
 from harbor_env.errors import UsageError
+from tests.fake_server import task_server
 from tests.waiting import until
 from trl_integration.config import TrainConfig
 from trl_integration.preparation import (
@@ -88,24 +86,6 @@ def free_port() -> int:
         return port
 
 
-@asynccontextmanager
-async def task_server(port: int, answer: dict[str, Any], status: int = 200) -> AsyncIterator[str]:
-    """A fake environment server that tells how many tasks it has."""
-
-    async def num_tasks(request: web.Request) -> web.Response:
-        return web.json_response(answer, status=status)
-
-    app = web.Application()
-    app.router.add_post("/harbor_env/num_tasks", num_tasks)
-    runner = web.AppRunner(app)
-    await runner.setup()
-    await web.TCPSite(runner, "127.0.0.1", port).start()
-    try:
-        yield f"http://127.0.0.1:{port}"
-    finally:
-        await runner.cleanup()
-
-
 async def test_a_server_that_was_started_beside_the_trainer_is_waited_for(capsys: pytest.CaptureFixture[str]) -> None:
     port = free_port()
     asking = asyncio.create_task(tasks_of(f"http://127.0.0.1:{port}", "train"))
@@ -117,7 +97,7 @@ async def test_a_server_that_was_started_beside_the_trainer_is_waited_for(capsys
 
     await until(waiting)
     assert f"Waiting for the environment server at http://127.0.0.1:{port}" in told[-1]
-    async with task_server(port, {"num_tasks": 7}):
+    async with task_server({"num_tasks": 7}, port=port):
         assert await asking == 7
 
 
@@ -131,6 +111,6 @@ async def test_a_server_that_does_not_come_is_told_with_how_to_start_one() -> No
     [({"detail": "no split dev"}, 404, "no split dev"), ({"num_tasks": 0}, 200, "no tasks in the split 'dev'")],
 )
 async def test_a_split_without_tasks_is_refused_at_once(answer: dict[str, Any], status: int, said: str) -> None:
-    async with task_server(free_port(), answer, status) as url:
+    async with task_server(answer, status) as url:
         with pytest.raises(UsageError, match=said):
             await tasks_of(url, "dev")

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import ctypes
 import os
 import signal
+import sys
 from multiprocessing import parent_process
 
-PR_SET_PDEATHSIG = 1
-"""From linux/prctl.h: the signal this process gets when its parent ends."""
+from harbor_env.gateway.process import die_with_parent
 
 
 def end_with_parent(parent: int | None = None) -> None:
@@ -16,10 +15,9 @@ def end_with_parent(parent: int | None = None) -> None:
 
     `parent` is its process id; without one, that of the process which multiprocessing started this from.
     """
-    libc = ctypes.CDLL(None)
-    if not hasattr(libc, "prctl"):
+    if sys.platform != "linux":
         return
-    libc.prctl(PR_SET_PDEATHSIG, signal.SIGTERM)
+    die_with_parent()
     started_by = parent_process()
     expected = parent or (started_by.pid if started_by else None)
     # A parent that ended before the call sends nothing; this process is another's child by now.

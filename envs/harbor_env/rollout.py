@@ -61,8 +61,8 @@ class RolloutSpec:
     """Everything one rollout is made from. `name` is its id and its file name; times are in seconds.
 
     `layers` are baked harnesses to mount. `agent_timeout` None keeps the task's own; `timeout` bounds the whole
-    rollout, verifier included. `warm` forks a harness that can be
-    forked, in the local sandbox. `session` is what else the session is opened with: template_kwargs, history, engine.
+    rollout, verifier included. `warm` forks a harness that can be forked, in the local sandbox. `session` is what else
+    the session is opened with: template_kwargs, history, engine.
     """
 
     name: str

@@ -16,6 +16,8 @@ from typing import Literal
 import aiohttp
 from aiohttp import web
 
+from tests.fake_server import serving
+
 Break = Literal["unseen", "half"]
 OF_ONE_CONNECTION = {"connection", "transfer-encoding", "content-length", "host", "keep-alive"}
 
@@ -86,12 +88,5 @@ async def bad_wire(upstream: str, breaks: Mapping[int, Break], patience: float) 
 
         app = web.Application(client_max_size=2**30)
         app.router.add_route("*", "/{path:.*}", handle)
-        runner = web.AppRunner(app)
-        await runner.setup()
-        site = web.TCPSite(runner, "127.0.0.1", 0)
-        await site.start()
-        wire.url = f"http://127.0.0.1:{runner.addresses[0][1]}"
-        try:
+        async with serving(app) as wire.url:
             yield wire
-        finally:
-            await runner.cleanup()

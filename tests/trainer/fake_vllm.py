@@ -17,6 +17,8 @@ from aiohttp import web
 from peft import PeftModel
 from transformers import AutoModelForCausalLM, AutoTokenizer
 
+from tests.fake_server import serving
+
 BASE = "policy"
 WINDOW = 4096
 
@@ -86,15 +88,11 @@ class FakeVllm:
         app.router.add_post("/v1/load_lora_adapter", self._load)
         app.router.add_post("/v1/unload_lora_adapter", self._unload)
         app.router.add_post("/inference/v1/generate", self._generate)
-        runner = web.AppRunner(app, access_log=None)
-        await runner.setup()
-        await web.TCPSite(runner, "127.0.0.1", 0).start()
-        self.url = f"http://127.0.0.1:{runner.addresses[0][1]}"
-        try:
-            yield self
-        finally:
-            self._running.set()
-            await runner.cleanup()
+        async with serving(app) as self.url:
+            try:
+                yield self
+            finally:
+                self._running.set()
 
     async def _models(self, request: web.Request) -> web.Response:
         base = {"id": BASE, "max_model_len": WINDOW, "parent": None}

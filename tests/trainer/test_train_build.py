@@ -4,40 +4,20 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from aiohttp import web
 
 from harbor_env.errors import UsageError
 from scripts.train import LogFile, build, free_engine
+from tests.fake_server import task_server
 from tests.trainer.fake_vllm import BASE, FakeVllm
 from tests.trainer.world import tiny_model
 from trl_integration.config import build as settings
 
 LORA = {"r": 4, "target_modules": ["q_proj", "v_proj"]}
-
-
-@asynccontextmanager
-async def task_server() -> AsyncIterator[str]:
-    """A fake environment server with five tasks."""
-
-    async def num_tasks(request: web.Request) -> web.Response:
-        return web.json_response({"num_tasks": 5})
-
-    app = web.Application()
-    app.router.add_post("/harbor_env/num_tasks", num_tasks)
-    runner = web.AppRunner(app)
-    await runner.setup()
-    await web.TCPSite(runner, "127.0.0.1", 0).start()
-    try:
-        yield f"http://127.0.0.1:{runner.addresses[0][1]}"
-    finally:
-        await runner.cleanup()
 
 
 @pytest.fixture(scope="module")
@@ -63,7 +43,7 @@ def run_of(model: Path, engine: str, server: str, output: Path, **given: Any) ->
 async def test_the_worker_asks_for_adapters_only_where_the_trainer_sends_them(
     model: Path, tmp_path: Path, served: bool, given: dict[str, Any], expected: str | None
 ) -> None:
-    async with FakeVllm(model, str, lora=served).served() as engine, task_server() as server:
+    async with FakeVllm(model, str, lora=served).served() as engine, task_server({"num_tasks": 5}) as server:
         config = run_of(model, engine.url, server, tmp_path, **given)
         trainer = await asyncio.to_thread(build, config)
     assert trainer.rollout_worker._loop_kwargs["lora_name"] == expected
@@ -71,7 +51,7 @@ async def test_the_worker_asks_for_adapters_only_where_the_trainer_sends_them(
 
 @pytest.mark.filterwarnings("default")
 async def test_a_worker_gives_a_server_up_before_the_trainer_gives_up_the_worker(model: Path, tmp_path: Path) -> None:
-    async with FakeVllm(model, str).served() as engine, task_server() as server:
+    async with FakeVllm(model, str).served() as engine, task_server({"num_tasks": 5}) as server:
         config = run_of(model, engine.url, server, tmp_path, training={"heartbeat_stale_after_s": 40})
         trainer = await asyncio.to_thread(build, config)
     assert trainer.rollout_worker._loop_kwargs["harness_session_factory"].keywords["patience"] < 40
@@ -81,7 +61,7 @@ async def test_a_worker_gives_a_server_up_before_the_trainer_gives_up_the_worker
 async def test_a_run_that_goes_on_finds_no_adapters_of_an_earlier_one_loaded(model: Path, tmp_path: Path) -> None:
     fake = FakeVllm(model, str)
     fake.serving |= {"trl-policy-v3", "trl-policy-v4", "mine"}
-    async with fake.served() as engine, task_server() as server:
+    async with fake.served() as engine, task_server({"num_tasks": 5}) as server:
         trainer = await asyncio.to_thread(build, run_of(model, engine.url, server, tmp_path))
         await asyncio.to_thread(free_engine, trainer)
     assert fake.serving == {BASE, "mine"}
@@ -95,7 +75,7 @@ async def test_a_run_that_goes_on_finds_no_adapters_of_an_earlier_one_loaded(mod
 async def test_settings_that_rollouts_would_not_heed_are_refused(
     model: Path, tmp_path: Path, wrong: dict[str, Any]
 ) -> None:
-    async with task_server() as server:
+    async with task_server({"num_tasks": 5}) as server:
         with pytest.raises(UsageError, match=next(iter(wrong["training"]))):
             await asyncio.to_thread(build, run_of(model, "http://127.0.0.1:9", server, tmp_path, **wrong))
 

@@ -14,6 +14,7 @@ import torch
 from aiohttp import web
 from safetensors.torch import load_file
 
+from tests.fake_server import serving
 from trl_integration.weight_files import WeightFiles
 
 WEIGHT = torch.arange(6.0).reshape(2, 3).T
@@ -33,13 +34,8 @@ class FakeEngine:
     async def served(self) -> AsyncIterator[str]:
         app = web.Application()
         app.router.add_post("/{route}", self._answer)
-        runner = web.AppRunner(app)
-        await runner.setup()
-        await web.TCPSite(runner, "127.0.0.1", 0).start()
-        try:
-            yield f"http://127.0.0.1:{runner.addresses[0][1]}"
-        finally:
-            await runner.cleanup()
+        async with serving(app) as url:
+            yield url
 
     async def _answer(self, request: web.Request) -> web.Response:
         route = request.match_info["route"]
