@@ -127,14 +127,13 @@ checkpoints() { # NAME: the whole ones, in their order
 }
 
 reinforce() { # NAME
-    local steps harnesses resume=
-    read -r steps harnesses <<<"$("$TRAIN" -c "import sys, yaml; run = yaml.safe_load(open(sys.argv[1]))
-print(run['training']['max_steps'], ','.join(run['harnesses']))" "$EXPERIMENT/$1.yaml")"
+    local config="$EXPERIMENT/train.yaml" harnesses=${TRAINED_IN[$1]} steps resume=
+    steps=$("$TRAIN" -c "import sys, yaml; print(yaml.safe_load(open(sys.argv[1]))['training']['max_steps'])" "$config")
     [ "$(basename "$(checkpoints "$1" | tail -n 1)")" != "checkpoint-$steps" ] || return 0
     [ -z "$(checkpoints "$1")" ] || resume=--resume
     serve "$OUT/sft"
-    say "reinforcement learning: $1, $steps steps"
-    train "$EXPERIMENT/$1.yaml" model="$OUT/sft" output_dir="$OUT/$1" $resume
+    say "reinforcement learning: $1 ($harnesses), $steps steps"
+    train "$config" model="$OUT/sft" output_dir="$OUT/$1" harnesses="[$harnesses]" $resume
     "$TRAIN" scripts/check_training.py "$OUT/$1" --steps "$steps" --harnesses "$harnesses"
 }
 
@@ -185,7 +184,7 @@ smoke() {
     base_model
     tasks rl 24 2107 train
     serve "$OUT/base"
-    train "$EXPERIMENT/multi.yaml" model="$OUT/base" output_dir="$OUT/run" "${SMOKE_SETTINGS[@]}"
+    train "$EXPERIMENT/train.yaml" model="$OUT/base" output_dir="$OUT/run" "${SMOKE_SETTINGS[@]}"
     "$TRAIN" scripts/check_training.py "$OUT/run" --steps 3 --harnesses "$HARNESSES" --own-reward
 }
 
