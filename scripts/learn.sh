@@ -67,7 +67,7 @@ serve() { # MODEL: an engine with it, and an environment server on that
     engine=$!
     wait_for engine "$engine" "http://127.0.0.1:$ENGINE_PORT" "$OUT/engine.log"
     nice -n 10 "$BIN/openenv-harbor" serve --llm-url "http://127.0.0.1:$ENGINE_PORT" --model policy --tokenizer "$1" \
-        --dataset "$OUT/tasks/rl" --port "$SERVER_PORT" --max-concurrent-envs 32 >"$OUT/server.log" 2>&1 &
+        --dataset "$OUT/tasks/rl" --port "$SERVER_PORT" --max-concurrent-envs 32 --data "$OUT/server-data" >"$OUT/server.log" 2>&1 &
     server=$!
     wait_for server "$server" "http://127.0.0.1:$SERVER_PORT" "$OUT/server.log"
 }
@@ -77,13 +77,28 @@ tasks() { # NAME COUNT SEED SPLIT
         --split "$4" --out "$OUT/tasks/$1" >/dev/null
 }
 
+apart() { # NAME OTHER ...: without the tasks of NAME that are worded like one of OTHER, file names and all
+    local name=$1 others
+    shift
+    others=$(for other in "$@"; do find "$OUT/tasks/$other" -name instruction.md -exec md5sum {} +; done | cut -d ' ' -f 1)
+    find "$OUT/tasks/$name" -name instruction.md -exec md5sum {} + | { grep -F "$others" || true; } | while read -r _ file; do
+        rm -r "$(dirname "$file")"
+    done
+}
+
 all_tasks() {
+    [ ! -e "$OUT/tasks/.done" ] || return 0
     tasks sft "$SFT_TASKS" 2101 train
-    tasks rl "$RL_TASKS" 2102 train
+    tasks rl/train "$RL_TASKS" 2102 train
+    tasks rl/heldout "$RL_TASKS" 2108 heldout
     tasks dev/train "$DEV_TASKS" 2103 train
     tasks dev/heldout "$DEV_TASKS" 2104 heldout
-    tasks test/train "$TEST_TASKS" 2105 train
-    tasks test/heldout "$TEST_TASKS" 2106 heldout
+    tasks test/train "$TEST_TASKS" 2109 train
+    tasks test/heldout "$TEST_TASKS" 2110 heldout
+    apart test sft
+    apart dev sft test
+    apart rl test dev
+    touch "$OUT/tasks/.done"
 }
 
 base_model() {
@@ -107,7 +122,7 @@ teach() {
 
 fine_tune() {
     [ ! -e "$OUT/sft/tokenizer.json" ] || return 0
-    work "$TRAIN" scripts/train_sft.py "$OUT/sft.jsonl" --model "$OUT/base" --out "$OUT/sft" "${SFT_OPTIONS[@]}"
+    work env "${TRAINER_ENV[@]}" "$TRAIN" scripts/train_sft.py "$OUT/sft.jsonl" --model "$OUT/base" --out "$OUT/sft" "${SFT_OPTIONS[@]}"
 }
 
 evaluate() { # NAME MODEL TASKS SAMPLES
@@ -155,16 +170,18 @@ everything() {
     all_tasks
     teach
     fine_tune
+    evaluate sft "$OUT/sft" dev 1
     evaluate sft "$OUT/sft" test 2
     for run in $RUNS; do
         reinforce "$run"
+        evaluate "$run" "$(merged "$run" "$(checkpoints "$run" | tail -n 1)")" test 2
+    done
+    evaluate base "$OUT/base" test 2
+    for run in $RUNS; do
         for checkpoint in $(checkpoints "$run"); do
             evaluate "$run-${checkpoint##*-}" "$(merged "$run" "$checkpoint")" dev 1
         done
-        evaluate "$run" "$(merged "$run" "$(checkpoints "$run" | tail -n 1)")" test 2
     done
-    evaluate sft "$OUT/sft" dev 1
-    evaluate base "$OUT/base" test 2
     report
 }
 

@@ -2,11 +2,12 @@
 # checkpoint is the one that is tested, whatever the others do on dev.
 FAMILIES=count-lines,count-words,count-matching,count-different-lines,largest-number,sum-numbers,value-of-key,nth-line
 HARNESSES=mini-swe-agent,pi
+# Of the train split: SFT shows no phrasing of the other.
 SFT_TASKS=80
-RL_TASKS=480
-# Of each split: with the phrasings of the training tasks, and with others.
+# Of each split, the phrasings that SFT showed and others, less those worded like one of another set.
+RL_TASKS=240
 DEV_TASKS=16
-TEST_TASKS=50
+TEST_TASKS=54
 SFT_OPTIONS=(--epochs 0.75 --lr 2e-4 --batch 4 --schedule constant_with_warmup --save-every 10)
 LIMITS=(--temperature 1 --max-reply-tokens 120 --max-calls 3 --max-output-tokens 300 --agent-timeout 90)
 # Runs of reinforcement learning, each with its harnesses.
