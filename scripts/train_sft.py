@@ -17,6 +17,8 @@ from datasets import Dataset
 from transformers import AutoModelForCausalLM, AutoTokenizer
 from trl import SFTConfig, SFTTrainer
 
+from trl_integration import onednn
+
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
@@ -37,6 +39,8 @@ def main() -> None:
     kept = [one for one in kept if len(one["input_ids"]) <= args.max_length]
     print(f"{len(kept)} examples, {len(examples) - len(kept)} too long")
     gpu = torch.cuda.is_available()
+    if not gpu:
+        onednn.use_in_torch()
     model = AutoModelForCausalLM.from_pretrained(args.model, dtype=torch.bfloat16 if gpu else torch.float32)
     tokenizer = AutoTokenizer.from_pretrained(args.model)
     config = SFTConfig(

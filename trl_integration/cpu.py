@@ -13,6 +13,8 @@ import torch
 from torch.nn.functional import scaled_dot_product_attention
 from trl.experimental.async_grpo import async_grpo_trainer, packing
 
+from trl_integration import onednn
+
 
 def run_without_gpu() -> bool:
     """Replace what needs CUDA; returns whether that was needed."""
@@ -20,6 +22,7 @@ def run_without_gpu() -> bool:
         return False
     packing._flash_attn = lambda: SimpleNamespace(flash_attn_varlen_func=attend)
     async_grpo_trainer.get_peak_flops_per_device = lambda *_: None
+    onednn.use_in_torch()
     return True
 
 

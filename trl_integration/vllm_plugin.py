@@ -1,15 +1,17 @@
 """What vLLM on a CPU needs for training: new weights from a file, copied into linear layers as they are.
 
 vLLM loads this as a general plugin in each of its processes, wherever this package is installed. It does nothing on a
-GPU. oneDNN's linear layers hold packed copies of their weights, which a copy in place would not reach; torch's own do
-not. Every vLLM on a CPU in this environment goes without oneDNN, also one that takes no weights this way: plugins are
-not told the configuration, and the layers are packed before the weight transfer is set up.
+GPU. vLLM's own linear layers for a CPU hold packed copies of their weights, which a copy in place would not reach;
+those of `onednn` hold none. Every vLLM on a CPU in this environment gets them, also one that takes no weights this way:
+plugins are not told the configuration, and the layers are packed before the weight transfer is set up.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from typing import Any
+
+from trl_integration import onednn
 
 BACKEND = "safetensors_file"
 
@@ -20,12 +22,17 @@ def register() -> None:
 
     if not current_platform.is_cpu():
         return
-    from vllm import _custom_ops
     from vllm.distributed.weight_transfer.factory import WeightTransferEngineFactory
+    from vllm.model_executor.layers import utils
 
-    _custom_ops._supports_onednn = False
+    utils.dispatch_cpu_unquantized_gemm = leave_unpacked
     if BACKEND not in WeightTransferEngineFactory._registry:
         WeightTransferEngineFactory.register_engine(BACKEND, file_engine())
+
+
+def leave_unpacked(layer: Any, remove_weight: bool) -> None:
+    """In place of vLLM's choice of a kernel for `layer`: its weight stays where it is."""
+    layer.cpu_linear = onednn.linear
 
 
 def file_engine() -> type[Any]:
