@@ -28,9 +28,9 @@ from transformers import TrainerCallback
 
 from harbor_env.errors import UsageError
 from harbor_env.models import EngineChoice
-from slurm.engine_state import renew
 from trl_integration.config import TrainConfig, load
 from trl_integration.cpu import run_without_gpu
+from trl_integration.engine_state import renew
 from trl_integration.preparation import (
     chosen_reward,
     given_agents,

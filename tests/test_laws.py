@@ -35,7 +35,7 @@ from harbor_env.gateway.types import (
 from tests.conversations import SPELLINGS, asked, conversations, replies
 from tests.fake_renderer import END
 from tests.faulty_gateway import FATES, FaultyGateway
-from tests.play import logprobs, player, system, user
+from tests.play import logprobs, player, said, system, user
 from tests.strict_clients import READERS
 from tests.turns import ROLES, make_turn
 from tests.wild_harness import WildHarness, scripts
@@ -96,8 +96,15 @@ def test_law_2_token_in_token_out_at_every_prefix(script: Script) -> None:
         assert list(turn.delta_ids) == [*close, *rendered]
 
 
+def _step(kind: str, words: str) -> tuple[str, int, Message, str, str]:
+    return kind, 0, said(words), "as shown", "go"
+
+
 @law
 @given(scripts, st.lists(st.integers(0, 11), max_size=3), st.lists(st.sampled_from(ROLES), min_size=12, max_size=12))
+@example(
+    [_step("continue", "a"), _step("continue", "b"), _step("retry", "c"), _step("retry", "d")], [], ["main"] * 12
+)  # paths that share a trained turn
 def test_law_3_trained_once(script: Script, untrainable: list[int], roles: list[ConversationRole]) -> None:
     harness = WildHarness()
     harness.run(script)

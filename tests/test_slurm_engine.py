@@ -12,10 +12,10 @@ from pathlib import Path
 import pytest
 from aiohttp import web
 
-from slurm.engine_state import load, renew
 from tests.fake_server import serving
 from tests.slurm_jobs import Jobs, appears, slurm_jobs
 from tests.waiting import until
+from trl_integration.engine_state import load, renew
 
 
 @pytest.fixture

@@ -1,7 +1,7 @@
 """Puts a running engine into the state that a job expects to find it in.
 
-    engine_state.py renew URL               not paused, and without adapters an earlier trainer left there
-    engine_state.py load URL NAME FOLDER    with the adapter in FOLDER served as NAME
+    python -m trl_integration.engine_state renew URL             not paused, without adapters an earlier trainer left
+    python -m trl_integration.engine_state load URL NAME FOLDER  with the adapter in FOLDER served as NAME
 
 Invariant: an engine already in that state is left as it is.
 """
@@ -69,7 +69,7 @@ def main() -> None:
     try:
         args.do(args)
     except (OSError, RuntimeError) as error:
-        sys.exit(f"engine_state.py: {error}")
+        sys.exit(f"engine_state: {error}")
 
 
 if __name__ == "__main__":
