@@ -170,13 +170,13 @@ everything() {
     all_tasks
     teach
     fine_tune
+    evaluate base "$OUT/base" dev 1
     evaluate sft "$OUT/sft" dev 1
     evaluate sft "$OUT/sft" test 2
     for run in $RUNS; do
         reinforce "$run"
         evaluate "$run" "$(merged "$run" "$(checkpoints "$run" | tail -n 1)")" test 2
     done
-    evaluate base "$OUT/base" test 2
     for run in $RUNS; do
         for checkpoint in $(checkpoints "$run"); do
             evaluate "$run-${checkpoint##*-}" "$(merged "$run" "$checkpoint")" dev 1
@@ -187,9 +187,14 @@ everything() {
 
 report() {
     local run
-    "$TRAIN" scripts/evaluate.py compare "$OUT/test/sft" "$OUT/test/base" $(for run in $RUNS; do echo "$OUT/test/$run"; done)
+    say "on the test tasks, against the start"
+    "$TRAIN" scripts/evaluate.py compare "$OUT/test/sft" $(for run in $RUNS; do echo "$OUT/test/$run"; done)
     say "each of $RUNS against the first of them"
     "$TRAIN" scripts/evaluate.py compare $(for run in $RUNS; do echo "$OUT/test/$run"; done)
+    say "on the dev tasks: the model as it comes, the start, every checkpoint"
+    "$TRAIN" scripts/evaluate.py compare "$OUT/dev/sft" "$OUT/dev/base" \
+        $(for run in $RUNS; do for one in $(checkpoints "$run"); do echo "$OUT/dev/$run-${one##*-}"; done; done)
+    for run in $RUNS; do "$TRAIN" scripts/training_time.py "$OUT/$run"; done
     "$TRAIN" scripts/plot.py $(for run in $RUNS; do echo "$OUT/$run/log.jsonl"; done) --out "$OUT/learning.png"
     say "plot in $OUT/learning.png"
 }
