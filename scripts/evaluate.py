@@ -19,7 +19,8 @@ import math
 import signal
 import subprocess
 import sys
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -49,13 +50,45 @@ def command(args: argparse.Namespace, harness: str) -> list[str]:
 def run_all(commands: Iterable[Sequence[str]]) -> int:
     """Run each after the other, also where one fails; returns the worst status. An interruption ends them all."""
     worst = 0
-    for words in commands:
-        status = subprocess.run(words, check=False).returncode
-        if status in (INTERRUPTED, -signal.SIGINT, -signal.SIGTERM):
-            return INTERRUPTED
-        status = status if status >= 0 else 128 - status
-        worst = max(worst, status, key=lambda one: (one not in (0, NOTHING_SCORED), one))
+    with Running().heeding_signals() as running:
+        for words in commands:
+            status = running.status_of(words)
+            if running.told or status in (INTERRUPTED, -signal.SIGINT, -signal.SIGTERM):
+                return INTERRUPTED
+            status = status if status >= 0 else 128 - status
+            worst = max(worst, status, key=lambda one: (one not in (0, NOTHING_SCORED), one))
     return worst
+
+
+class Running:
+    """The command that runs. What ends this process is passed on to it, and it ends in its own order.
+
+    `told`: an end was asked for.
+    """
+
+    def __init__(self) -> None:
+        self.told = False
+        self._process: subprocess.Popen[bytes] | None = None
+
+    @contextmanager
+    def heeding_signals(self) -> Iterator[Running]:
+        before = {number: signal.signal(number, self._tell) for number in (signal.SIGINT, signal.SIGTERM)}
+        try:
+            yield self
+        finally:
+            for number, handler in before.items():
+                signal.signal(number, handler)
+
+    def _tell(self, number: int, frame: object) -> None:
+        self.told = True
+        if self._process is not None:
+            self._process.terminate()
+
+    def status_of(self, words: Sequence[str]) -> int:
+        self._process = subprocess.Popen(words)
+        if self.told:
+            self._process.terminate()
+        return self._process.wait()
 
 
 def load(folder: Path) -> dict[str, list[Sample]]:

@@ -3,7 +3,11 @@
 from __future__ import annotations
 
 import json
+import os
+import signal
+import subprocess
 import sys
+import time
 from pathlib import Path
 
 import pytest
@@ -106,3 +110,38 @@ def test_every_harness_is_run_whatever_became_of_the_one_before_and_the_worst_is
     script = f"import sys; open({str(left)!r}, 'a').write('x'); sys.exit(int(sys.argv[1]))"
     assert run_all([sys.executable, "-S", "-c", script, str(status)] for status in statuses) == worst
     assert left.read_text() == "x" * ran
+
+
+CAREFUL = """
+import signal, sys, time
+def end(*_):
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, signal.SIG_IGN)
+    time.sleep(0.5)
+    open(sys.argv[1], "a").write("ended ")
+    sys.exit(130)
+signal.signal(signal.SIGINT, end)
+signal.signal(signal.SIGTERM, end)
+open(sys.argv[1], "a").write("began ")
+time.sleep(60)
+"""
+"""A batch that needs a moment to end in its order."""
+
+
+@pytest.mark.parametrize("to_all", [True, False])
+def test_a_batch_ends_in_its_own_order_when_its_evaluation_is_ended(tmp_path: Path, to_all: bool) -> None:
+    left = tmp_path / "left"
+    batch = [sys.executable, "-S", "-c", CAREFUL, str(left)]
+    script = f"import sys; from scripts.evaluate import run_all; sys.exit(run_all([{batch!r}] * 2))"
+    evaluation = subprocess.Popen([sys.executable, "-c", script], start_new_session=True)
+    try:
+        while not left.exists():
+            time.sleep(0.02)
+        if to_all:
+            os.killpg(evaluation.pid, signal.SIGINT)
+        else:
+            evaluation.terminate()
+        assert evaluation.wait(20) == 130
+        assert left.read_text() == "began ended "
+    finally:
+        evaluation.kill()

@@ -5,10 +5,13 @@ from __future__ import annotations
 import asyncio
 import os
 import signal
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
 INTERRUPTED = 130
+SAME_WORD = 1.0
+"""Seconds in which a SIGTERM after the first signal is that word once more: a group's, and then a parent's."""
 SIGNALS = (signal.SIGINT, signal.SIGTERM)
 
 
@@ -18,11 +21,17 @@ def interruptible(say: Callable[[str], None], abandon: Callable[[], None]) -> It
     loop = asyncio.get_running_loop()
     task = asyncio.current_task()
 
+    told_at = 0.0
+
     def at_once(number: int, frame: object) -> None:
+        if number == signal.SIGTERM and time.monotonic() - told_at < SAME_WORD:
+            return
         abandon()
         os._exit(INTERRUPTED)
 
     def first() -> None:
+        nonlocal told_at
+        told_at = time.monotonic()
         for number in SIGNALS:
             loop.remove_signal_handler(number)
             signal.signal(number, at_once)
