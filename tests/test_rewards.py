@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import pickle
 from dataclasses import asdict
 from pathlib import Path
@@ -17,7 +18,7 @@ from harbor_env.packing import pack
 from trl_integration.groups import has_contrast
 from trl_integration.metrics import audit, disagreeing, group_metrics, harness_metrics
 from trl_integration.records import Ledger, Record, read_records, scored_from
-from trl_integration.rewards import STANDARD, EfficiencyBonus, Scored, compose, correctness
+from trl_integration.rewards import STANDARD, EfficiencyBonus, Reward, Scored, compose, correctness
 
 
 def scored(correct: float, calls: int = 0, harness: str = "pi") -> Scored:
@@ -156,3 +157,25 @@ def test_a_ledger_gives_a_group_s_records_once_and_says_why_some_could_not_be_sc
     assert "engine" in ledger.latest_causes()
     assert len(ledger.take(0)) == 2
     assert ledger.take(0) == []
+
+
+def raising(scored: Scored) -> float:
+    raise KeyError("bonus")
+
+
+def nothing(scored: Scored) -> float:
+    return None  # type: ignore[return-value]
+
+
+@pytest.mark.parametrize(
+    ("reward", "by", "said"),
+    [
+        (math.nan, STANDARD, "reward nan, but"),
+        (1.1, lambda scored: math.nan, "formula says nan"),
+        (1.1, raising, "formula says KeyError"),
+        (1.1, nothing, "formula says None"),
+    ],
+)
+def test_the_audit_finds_a_reward_or_a_formula_that_is_no_number(reward: float, by: Reward, said: str) -> None:
+    (problem,) = audit([Record(0, "pi", scored=Scored("pi", 1.0, 0), reward=reward)], by).wrong
+    assert said in problem
