@@ -9,12 +9,12 @@ where a token's log probabilities lie some 1e-5 apart; in bfloat16 single tokens
 from __future__ import annotations
 
 import argparse
-import json
 import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+from trl_integration.line_files import read_lines
 from trl_integration.metrics import audit
 from trl_integration.records import read_records
 from trl_integration.rewards import STANDARD
@@ -25,7 +25,7 @@ Fact = tuple[bool, str]
 def facts(
     folder: Path, steps: int, harnesses: list[str], *, close: float = 1e-3, token_close: float = 1e-3, standard: bool
 ) -> Iterator[Fact]:
-    logged = [json.loads(line) for line in (folder / "log.jsonl").read_text().splitlines()]
+    logged = list(read_lines(folder / "log.jsonl"))
     by_step: dict[int, dict[str, Any]] = {entry["step"]: entry for entry in logged if "loss" in entry}
     yield set(range(1, steps + 1)) <= set(by_step), f"steps logged: {sorted(by_step)}"
     first = by_step.get(1, {})

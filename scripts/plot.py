@@ -8,10 +8,11 @@ Each log is what scripts/train.py writes. A line is a mean over `--window` steps
 from __future__ import annotations
 
 import argparse
-import json
+import sys
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+
+from trl_integration.line_files import read_lines
 
 PANELS = {"reward": "reward", "pass_rate": "pass rate", "tool_calls": "tool calls", "ratio": "importance ratio"}
 """What is plotted of a metric `harness/NAME/...`, by its last word."""
@@ -23,8 +24,7 @@ Curve = tuple[list[int], list[float]]
 def series(path: Path, name: str) -> dict[str, list[tuple[int, float]]]:
     """(step, value) per harness of the metric `harness/HARNESS/name`."""
     found: dict[str, list[tuple[int, float]]] = {}
-    for line in path.read_text().splitlines():
-        entry: dict[str, Any] = json.loads(line)
+    for entry in read_lines(path):
         for key, value in entry.items():
             prefix, _, rest = key.partition("/")
             harness, _, metric = rest.rpartition("/")
@@ -72,6 +72,9 @@ def main() -> None:
     parser.add_argument("--out", type=Path, required=True)
     parser.add_argument("--window", type=int, default=8)
     args = parser.parse_args()
+    missing = [str(log) for log in args.logs if not log.is_file()]
+    if missing or args.window < 1:
+        sys.exit(f"plot.py: {f'there is no {missing[0]}' if missing else '--window is at least 1'}")
     draw(args.logs, args.out, args.window)
 
 

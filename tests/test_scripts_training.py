@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from scripts.check_training import facts
-from scripts.plot import PANELS, curves
+from scripts.plot import PANELS, curves, main
 from trl_integration.metrics import harness_metrics
 from trl_integration.records import Record
 from trl_integration.rewards import Scored
@@ -81,3 +81,20 @@ def test_what_is_not_near_in_float32_may_be_near_enough_in_bfloat16(tmp_path: Pa
     log = run(tmp_path / "run", {**FIRST, "ratio/token_log_max": 0.36})
     (log.parent / "rollouts.jsonl").write_text(json.dumps(asdict(Record(0, "pi", scored=Scored("pi", 1.0, 0)))) + "\n")
     assert all(holds for holds, _ in facts(log.parent, 1, ["pi"], token_close=0.5, standard=False))
+
+
+@pytest.mark.parametrize("given", [["--window", "0"], ["/nowhere/log.jsonl"]])
+def test_what_cannot_be_plotted_is_a_sentence(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, given: list[str]
+) -> None:
+    log = run(tmp_path / "run", {"harness/pi/reward": 0.0})
+    monkeypatch.setattr("sys.argv", ["plot.py", "--out", str(tmp_path / "plot.png"), str(log), *given])
+    with pytest.raises(SystemExit, match=r"plot\.py: "):
+        main()
+
+
+def test_a_log_that_is_being_written_is_read_as_far_as_it_is_whole(tmp_path: Path) -> None:
+    log = run(tmp_path / "run", {"harness/pi/reward": 0.0})
+    with log.open("a") as file:
+        file.write('{"step": 2, "harn')
+    assert curves([log], "reward", window=1) == {"run: pi": ([1], [0.0])}

@@ -5,7 +5,6 @@ Invariant: `reward` is None exactly when `scored` is None, and then `cause` says
 
 from __future__ import annotations
 
-import json
 import threading
 from collections import deque
 from collections.abc import Callable
@@ -14,6 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from harbor_env.atif import count_tool_calls
+from trl_integration.line_files import read_lines
 from trl_integration.rewards import Scored
 
 if TYPE_CHECKING:
@@ -45,7 +45,7 @@ class Record:
 
 def read_records(path: Path) -> list[Record]:
     """The records of a run, from the JSON lines its worker wrote."""
-    return [_record(json.loads(line)) for line in path.read_text(encoding="utf-8").splitlines()]
+    return [_record(line) for line in read_lines(path)]
 
 
 def _record(values: dict[str, Any]) -> Record:
