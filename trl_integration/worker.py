@@ -16,7 +16,8 @@ import harbor_env.light_openenv  # noqa: F401  # first: it keeps openenv's web i
 
 # isort: split
 import dataclasses
-import json
+import sys
+from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, cast
@@ -25,6 +26,7 @@ from trl.experimental.async_grpo.async_rollout_worker import RolloutGroup, Rollo
 from trl.experimental.async_grpo.openenv_harness import HarnessRolloutWorker, _HarnessRolloutLoop
 
 from trl_integration.groups import has_contrast
+from trl_integration.line_files import append_lines
 from trl_integration.metrics import disagreeing, group_metrics, harness_metrics
 from trl_integration.parent import end_with_parent
 from trl_integration.records import Record
@@ -32,6 +34,9 @@ from trl_integration.sessions import RotatingSessionFactory
 
 HARNESS = "harness_index"
 """Where a row carries the number of its harness to the trainer; it is no metric and is taken out there."""
+
+PASSED_OVER = 16
+"""Groups in a row that gave nothing to train, after which it is said, and said again after as many more."""
 
 
 class NothingScores(RuntimeError):
@@ -53,6 +58,7 @@ class _HarborLoop(_HarnessRolloutLoop):  # type: ignore[misc]
         self._stop_after = stop_after
         self._unscorable_in_a_row = 0
         self._drop_without_contrast = drop_without_contrast
+        self._passed_over: Counter[str] = Counter()
         self._records = Path(records) if records else None
 
     def _policy(self) -> tuple[int, str]:
@@ -93,21 +99,26 @@ class _HarborLoop(_HarnessRolloutLoop):  # type: ignore[misc]
         # A rollout without a reward is in no baseline, and its session gave no turns, so it has no rows.
         rewards = list(group.rollout_rewards)
         if sum(reward is not None for reward in rewards) < 2:
-            return []
+            return self._pass_over("with fewer than two scored rollouts")
         if self._drop_without_contrast and not has_contrast(rewards):
-            return []
+            return self._pass_over("whose rollouts all earned the same")
+        self._passed_over.clear()
         samples = await super()._score_group(group)
         for sample in samples:
             sample.metrics[HARNESS] = float(self._sessions.harness_number(group.group_id))
         return list(samples)
 
+    def _pass_over(self, why: str) -> list[RolloutSample]:
+        """No row of a group. A trainer that gets none logs nothing, so it is told here that it waits, and for what."""
+        self._passed_over[why] += 1
+        if self._passed_over.total() % PASSED_OVER == 0:
+            told = ", ".join(f"{count} {reason}" for reason, count in self._passed_over.items())
+            print(f"The trainer waits: nothing to train in the last groups, {told}.", file=sys.stderr, flush=True)
+        return []
+
     def _write(self, records: list[Record]) -> None:
-        if self._records is None or not records:
-            return
-        self._records.parent.mkdir(parents=True, exist_ok=True)
-        with self._records.open("a", encoding="utf-8") as file:
-            for record in records:
-                file.write(json.dumps(dataclasses.asdict(record)) + "\n")
+        if self._records is not None and records:
+            append_lines(self._records, map(dataclasses.asdict, records))
 
 
 class HarborRolloutWorker(HarnessRolloutWorker):  # type: ignore[misc]

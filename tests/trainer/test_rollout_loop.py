@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from tests.trainer.loops import HARNESSES, Outcome, group_of, pushed, rollout_loop
-from trl_integration.worker import HARNESS, NothingScores
+from trl_integration.worker import HARNESS, PASSED_OVER, NothingScores
 
 GOOD: Outcome = (1.0, "one_row")
 BAD: Outcome = (0.0, "one_row")
@@ -148,3 +148,14 @@ def test_groups_go_on_counting_where_a_run_is_resumed(start: int) -> None:
     with rollout_loop(GOOD, dataset_start_index=start) as loop:
         groups = [group for group, _ in itertools.islice(loop._repeat_iterator(), 8)]
     assert groups == [start + step for step in (0, 0, 1, 1, 2, 2, 3, 3)]
+
+
+async def test_a_trainer_that_waits_for_something_to_train_is_told_of(capsys: pytest.CaptureFixture[str]) -> None:
+    outcomes = [LOST, LOST, *[BAD] * (2 * PASSED_OVER - 2), GOOD, BAD, BAD]
+    with rollout_loop(*outcomes, drop_without_contrast=True) as loop:
+        for number in range(2 * PASSED_OVER):
+            await loop._score_group(await group_of(loop, 2, number))
+    assert [line for line in capsys.readouterr().err.splitlines() if line.startswith("The trainer waits")] == [
+        "The trainer waits: nothing to train in the last groups, "
+        f"1 with fewer than two scored rollouts, {PASSED_OVER - 1} whose rollouts all earned the same."
+    ]
