@@ -16,10 +16,10 @@ from __future__ import annotations
 
 import argparse
 import asyncio
-import json
 import os
 import signal
 import sys
+from contextlib import nullcontext
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -31,12 +31,16 @@ from harbor_env.models import EngineChoice
 from trl_integration.config import TrainConfig, load
 from trl_integration.cpu import run_without_gpu
 from trl_integration.engine_state import renew
+from trl_integration.line_files import append_lines
+from trl_integration.output_folder import LOG, ROLLOUTS, begin, checkpoints, cut, held
 from trl_integration.preparation import (
     chosen_reward,
     given_agents,
+    made,
     policy_sampling,
     refuse_unheeded,
     refuse_unknown,
+    refuse_wrong_action,
     tasks_of,
 )
 from trl_integration.rotation import Shuffled, rotation
@@ -44,16 +48,19 @@ from trl_integration.sessions import RotatingSessionFactory
 
 
 class LogFile(TrainerCallback):  # type: ignore[misc]
-    """Appends what the trainer logs, a JSON object per line."""
+    """Appends what the trainer logs, a JSON object per line, behind the step that a run goes on from."""
 
     def __init__(self, path: Path) -> None:
         self._path = path
 
+    def on_train_begin(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
+        if state.is_world_process_zero:
+            cut(self._path, state.global_step)
+
     def on_log(self, args: Any, state: Any, control: Any, logs: Any = None, **kwargs: Any) -> None:
         if not state.is_world_process_zero:
             return
-        with self._path.open("a", encoding="utf-8") as file:
-            file.write(json.dumps({"step": state.global_step, **(logs or {})}) + "\n")
+        append_lines(self._path, [{"step": state.global_step, **(logs or {})}])
 
 
 def build(config: TrainConfig) -> Any:
@@ -72,10 +79,13 @@ def build(config: TrainConfig) -> Any:
     reward, agents = chosen_reward(config), given_agents(config)
     refuse_unknown("training", config.training, AsyncGRPOConfig)
     refuse_unknown("lora", config.lora or {}, LoraConfig)
+    refuse_wrong_action(config)
     tasks = asyncio.run(tasks_of(config.servers[0], config.split, admin_key))
     turns = rotation(config.harnesses, tasks=tasks, seed=config.seed)
     plain = {"use_cpu": True, "bf16": False, "gradient_checkpointing": False} if on_cpu else {}
-    args = AsyncGRPOConfig(
+    args = made(
+        "training",
+        AsyncGRPOConfig,
         output_dir=config.output_dir,
         vllm_server_base_url=config.engine_url,
         logging_steps=1,
@@ -83,7 +93,11 @@ def build(config: TrainConfig) -> Any:
         **{"report_to": [], **plain, **config.training},
     )
     refuse_unheeded(args)
-    tokenizer = AutoTokenizer.from_pretrained(config.model)
+    lora = made("lora", LoraConfig, **{"task_type": "CAUSAL_LM", **config.lora}) if config.lora is not None else None
+    try:
+        tokenizer = AutoTokenizer.from_pretrained(config.model)
+    except (OSError, ValueError) as error:
+        raise UsageError(f"model: {error}") from error
     if getattr(tokenizer, "response_template", None) is None:
         tokenizer.response_template = {}  # TRL would look one up for the replies it parses; here it parses none
     # A rollout's task follows from its group's number; the prompt is the harness's own.
@@ -108,7 +122,7 @@ def build(config: TrainConfig) -> Any:
         harness_session_factory=factory,
         stop_after=config.stop_after,
         drop_without_contrast=config.drop_without_contrast,
-        records=str(Path(config.output_dir) / "rollouts.jsonl"),
+        records=str(Path(config.output_dir) / ROLLOUTS),
         model_name=config.served_model,
         dataset=prompts,
         reward_funcs=[],
@@ -130,8 +144,8 @@ def build(config: TrainConfig) -> Any:
         rollout_worker=worker,
         harnesses=turns.harnesses,
         weight_transfer=weights,
-        callbacks=[LogFile(Path(config.output_dir) / "log.jsonl")],
-        peft_config=LoraConfig(**{"task_type": "CAUSAL_LM", **config.lora}) if config.lora is not None else None,
+        callbacks=[LogFile(Path(config.output_dir) / LOG)],
+        peft_config=lora,
     )
     # Whether adapters travel or merged weights, the trainer has decided by what the engine and the adapter are.
     worker.ask_for_adapters(trainer._lora_name if trainer._lora_sync else None)
@@ -156,13 +170,23 @@ def main() -> None:
         config = load(args.config, args.settings)
     except (ValueError, OSError) as error:
         sys.exit(f"train.py: {error}")
-    Path(config.output_dir).mkdir(parents=True, exist_ok=True)
+    output = Path(config.output_dir)
     try:
-        trainer = build(config)
-        free_engine(trainer)
-    except UsageError as error:
+        # Of several processes the first one writes.
+        with held(output) if os.environ.get("RANK", "0") == "0" else nullcontext():
+            checkpoint = place(output, args.resume)
+            trainer = build(config)
+            free_engine(trainer)
+            trainer.train(resume_from_checkpoint=checkpoint)
+    except (UsageError, TimeoutError) as error:  # the latter is an engine that does not answer
         sys.exit(f"train.py: {error}")
-    trainer.train(resume_from_checkpoint=args.resume or None)
+
+
+def place(output: Path, resume: bool) -> str | None:
+    """The checkpoint to go on from."""
+    if os.environ.get("RANK", "0") == "0":
+        return begin(output, resume=resume)
+    return str(checkpoints(output)[-1]) if resume else None
 
 
 if __name__ == "__main__":

@@ -17,9 +17,11 @@ from trl_integration.config import TrainConfig
 from trl_integration.preparation import (
     chosen_reward,
     given_agents,
+    made,
     policy_sampling,
     refuse_unheeded,
     refuse_unknown,
+    refuse_wrong_action,
     tasks_of,
 )
 from trl_integration.rewards import STANDARD
@@ -60,6 +62,7 @@ class FakeOptions:
     fork_threshold_tokens: int = 1024
     log_completions: bool = False
     max_tool_calling_iterations: int | None = None
+    num_generations: int = 8
     num_completions_to_print: int | None = None
     request_timeout: int = 600
 
@@ -78,6 +81,41 @@ def test_an_option_that_does_not_exist_is_refused_by_its_name() -> None:
     refuse_unknown("training", {"request_timeout": 3}, FakeOptions)
     with pytest.raises(UsageError, match="training: FakeOptions has no steps"):
         refuse_unknown("training", {"steps": 3}, FakeOptions)
+
+
+def test_a_group_of_one_which_is_never_trained_is_refused() -> None:
+    with pytest.raises(UsageError, match="one rollout alone is never trained"):
+        refuse_unheeded(FakeOptions(num_generations=1))
+
+
+@pytest.mark.parametrize("name", ["output_dir", "seed", "vllm_server_base_url", "logging_steps"])
+def test_an_option_of_the_trainer_that_another_setting_gives_is_refused(name: str) -> None:
+    with pytest.raises(UsageError, match=rf"training\.{name} is not set there"):
+        refuse_unknown("training", {name: 3}, FakeOptions)
+
+
+@pytest.mark.parametrize(
+    ("wrong", "said"),
+    [
+        *[({"action": {name: "pi"}}, rf"action\.{name} is not set there") for name in ("harness", "sandbox", "task")],
+        ({"action": {"sampling": {"temperature": 2}}}, "training.temperature"),
+        ({"action": {"purpose": "eval"}}, "a training run trains"),
+        ({"action": {"agent_timeout": -1}}, "agent_timeout: Input should be greater than 0"),
+        ({"action": {"waarm": True}}, "waarm: Extra inputs are not permitted"),
+        ({"budgets": {"max_call": 3}}, "budgets.max_call: Extra inputs are not permitted"),
+        ({"budgets": {"max_calls": "few"}}, "budgets.max_calls: Input should be a valid integer"),
+    ],
+)
+def test_what_no_rollout_can_be_asked_for_is_refused_before_a_worker_fails_on_it(wrong: Any, said: str) -> None:
+    refuse_wrong_action(config(action={"warm": True, "agent_timeout": 90}, budgets={"max_calls": 3}))
+    with pytest.raises(UsageError, match=said):
+        refuse_wrong_action(config(**wrong))
+
+
+def test_options_that_their_own_class_refuses_are_a_sentence() -> None:
+    assert made("lora", dict, r=4) == {"r": 4}
+    with pytest.raises(UsageError, match=r"training: .*'steps'"):
+        made("training", FakeOptions, steps=3)
 
 
 def free_port() -> int:

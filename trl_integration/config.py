@@ -16,15 +16,27 @@ command line: `training.max_steps=3`.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, fields
+from numbers import Real
 from pathlib import Path
 from typing import Any
 
 import yaml
 
-GROUPS = ("budgets", "action", "training")
-"""Settings that hold settings; a file may leave one empty."""
+from trl_integration.rotation import rotation
+
+GROUPS = ("budgets", "action", "training", "lora")
+"""Settings that hold settings."""
+NEEDED = ("model", "servers", "harnesses", "output_dir")
+PLAIN: Mapping[str, tuple[type, str]] = {
+    "str": (str, "text"),
+    "int": (int, "a whole number"),
+    "bool": (bool, "true or false"),
+}
+"""How a plain setting is typed above its value, and how that is said."""
+LEAST = {"retries": 0, "stop_after": 1}
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,28 +86,66 @@ def load(path: Path | None, settings: Sequence[str] = ()) -> TrainConfig:
 
 
 def build(document: Mapping[str, Any]) -> TrainConfig:
-    """The settings of a document. ValueError: a key that is not known, or one that is missing."""
+    """The settings of a document; what is left empty is as if it were not there.
+
+    ValueError: a key that is not known, one that is missing, or a value that is none of its kind.
+    """
+    given = {name: value for name, value in document.items() if value is not None}
     known = {one.name for one in fields(TrainConfig)}
-    unknown = sorted(set(document) - known)
+    unknown = sorted(str(name) for name in given if name not in known)
     if unknown:
         raise ValueError(f"Unknown settings: {', '.join(unknown)}. Known are {', '.join(sorted(known))}.")
-    missing = [name for name in ("model", "servers", "harnesses", "output_dir") if not document.get(name)]
+    missing = [
+        name for name in ("model", "servers", "harnesses", "output_dir") if given.get(name) in ("", [], {}, None)
+    ]
     if missing:
         raise ValueError(f"Missing settings: {', '.join(missing)}.")
-    given = dict(document)
     given["servers"] = _names("servers", given["servers"])
-    if not isinstance(given["harnesses"], Mapping):
-        given["harnesses"] = _names("harnesses", given["harnesses"])
+    given["harnesses"] = _harnesses(given["harnesses"])
     for name in GROUPS:
-        if not isinstance(given.get(name) or {}, Mapping):
+        if not isinstance(given.get(name, {}), Mapping) or not all(isinstance(key, str) for key in given.get(name, ())):
             raise ValueError(f"{name} is not a group of settings.")
-        given[name] = given.get(name) or {}
-    return TrainConfig(**given)
+    config = TrainConfig(**given)
+    _refuse_other_kinds(config)
+    return config
+
+
+def _refuse_other_kinds(config: TrainConfig) -> None:
+    for one in fields(config):
+        value, (kind, told) = getattr(config, one.name), PLAIN.get(str(one.type), (object, ""))
+        if not isinstance(value, kind) or (kind is int and isinstance(value, bool)):
+            raise ValueError(f"{one.name} is {value!r}, which is not {told}.")
+    for name, least in LEAST.items():
+        if getattr(config, name) < least:
+            raise ValueError(f"{name} is {getattr(config, name)}, and at least {least} means anything.")
+    for url in (config.engine_url, *config.servers):
+        if not re.match(r"https?://[^/]", url):
+            raise ValueError(f"{url!r} is no address such as http://127.0.0.1:8000.")
+
+
+def _harnesses(given: Any) -> tuple[str, ...] | Mapping[str, float]:
+    weighed = isinstance(given, Mapping)
+    if weighed and not all(isinstance(weight, Real) for weight in given.values()):
+        raise ValueError("harnesses: a weight is a number, such as {mini-swe-agent: 3, pi: 1}.")
+    names = _names("harnesses", list(given) if weighed else given)
+    found: tuple[str, ...] | Mapping[str, float] = given if weighed else names
+    try:
+        rotation(found)
+    except ValueError as error:
+        raise ValueError(f"harnesses: {error}") from None
+    return found
+
+
+class _Loader(yaml.SafeLoader):
+    """YAML 1.1 takes 1e-5, without a point, for text; 1.2 and everybody else for a number."""
+
+
+_Loader.add_implicit_resolver("tag:yaml.org,2002:float", re.compile(r"[-+]?\d+[eE][-+]?\d+$"), list("-+0123456789"))
 
 
 def _yaml(text: str, where: str) -> Any:
     try:
-        return yaml.safe_load(text)
+        return yaml.load(text, _Loader)
     except yaml.YAMLError as error:
         raise ValueError(f"{where} is not YAML: {error}") from None
 

@@ -9,17 +9,20 @@ import asyncio
 import dataclasses
 import sys
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
 import aiohttp
 from openenv.core.harness.capture.upstream import training_sampling
+from pydantic import ValidationError
 
 from harbor_env.agent_kwargs import AgentKwargs, checked, read_agent_kwargs
 from harbor_env.client import HarborEnv
 from harbor_env.errors import UsageError
 from harbor_env.lookup import import_object
+from harbor_env.models import HarborAction
+from harbor_env.outcome import one_line
 from trl_integration.config import TrainConfig
 from trl_integration.rewards import STANDARD, Reward, compose, correctness
 
@@ -36,6 +39,27 @@ UNHEEDED = {
     "request_timeout": "action.agent_timeout bounds a harness's run",
 }
 """Options of TRL's own rollouts, which a harness's do not heed, and what there is in their place."""
+
+ELSEWHERE = {
+    "training": {
+        "logging_steps": "every step is logged",
+        "output_dir": "output_dir",
+        "seed": "seed",
+        "vllm_server_base_url": "engine_url",
+    },
+    "action": {
+        "agent_kwargs": "agent_kwargs, by harness",
+        "budgets": "budgets",
+        "engine": "engine, engine_url and served_model",
+        "harness": "harnesses",
+        "purpose": "a training run trains",
+        "sampling": "training.temperature and training.max_completion_length",
+        "sandbox": "sandbox",
+        "split": "split",
+        "task": "a group's task follows from its number",
+    },
+}
+"""Options that follow from other settings, by group, and from which."""
 
 
 def chosen_reward(config: TrainConfig) -> Reward:
@@ -58,9 +82,34 @@ def given_agents(config: TrainConfig) -> AgentKwargs:
 
 def refuse_unknown(group: str, given: Mapping[str, Any], options: type[Any]) -> None:
     """`options` is the dataclass whose fields may be given."""
+    refuse_set_elsewhere(group, given)
     unknown = sorted(set(given) - {field.name for field in dataclasses.fields(options)})
     if unknown:
         raise UsageError(f"{group}: {options.__name__} has no {', '.join(unknown)}.")
+
+
+def refuse_set_elsewhere(group: str, given: Mapping[str, Any]) -> None:
+    for name, instead in ELSEWHERE.get(group, {}).items():
+        if name in given:
+            raise UsageError(f"{group}.{name} is not set there ({instead}). Leave it out.")
+
+
+def refuse_wrong_action(config: TrainConfig) -> None:
+    """What a rollout is asked for is made in the worker's process, where nobody would be told what is wrong with it."""
+    refuse_set_elsewhere("action", config.action)
+    try:
+        HarborAction(budgets=dict(config.budgets), sandbox=config.sandbox, **config.action)
+    except ValidationError as error:
+        wrong = "; ".join(f"{'.'.join(map(str, one['loc']))}: {one['msg']}" for one in error.errors())
+        raise UsageError(f"budgets or action: {one_line(wrong)}.") from None
+
+
+def made(group: str, options: Callable[..., Any], **given: Any) -> Any:
+    """`options(**given)`; its own refusal, whatever it is, as a UsageError."""
+    try:
+        return options(**given)
+    except (TypeError, ValueError) as error:
+        raise UsageError(f"{group}: {one_line(str(error))}") from error
 
 
 def refuse_unheeded(args: Any) -> None:
@@ -69,6 +118,10 @@ def refuse_unheeded(args: Any) -> None:
     for name, instead in UNHEEDED.items():
         if getattr(args, name) != defaults[name]:
             raise UsageError(f"training.{name} has no effect on rollouts in a harness: {instead}. Leave it out.")
+    if args.num_generations < 2:
+        raise UsageError(
+            "training.num_generations is the size of a group, and one rollout alone is never trained: give 2."
+        )
 
 
 def policy_sampling(args: Any) -> dict[str, Any]:

@@ -69,14 +69,25 @@ async def test_a_run_that_goes_on_finds_no_adapters_of_an_earlier_one_loaded(mod
 
 @pytest.mark.filterwarnings("default")
 @pytest.mark.parametrize(
-    "wrong",
-    [{"training": {"log_completions": True}}, {"training": {"min_p": 0.1}}, {"training": {"steps": 1}}],
+    ("wrong", "said"),
+    [
+        ({"training": {"log_completions": True}}, "log_completions"),
+        ({"training": {"min_p": 0.1}}, "min_p"),
+        ({"training": {"steps": 1}}, "steps"),
+        ({"training": {"max_steps": "many"}}, "training: "),
+        ({"training": {"save_strategy": "never"}}, "training: never is not a valid"),
+        ({"training": {"num_generations": 1}}, "one rollout alone"),
+        ({"lora": {"r": 0}}, "lora: "),
+        ({"lora": {"r": "x"}}, "lora: "),
+        ({"action": {"waarm": True}}, "waarm"),
+        ({"model": "/nowhere"}, "model: "),
+    ],
 )
 async def test_settings_that_rollouts_would_not_heed_are_refused(
-    model: Path, tmp_path: Path, wrong: dict[str, Any]
+    model: Path, tmp_path: Path, wrong: dict[str, Any], said: str
 ) -> None:
     async with task_server({"num_tasks": 5}) as server:
-        with pytest.raises(UsageError, match=next(iter(wrong["training"]))):
+        with pytest.raises(UsageError, match=said):
             await asyncio.to_thread(build, run_of(model, "http://127.0.0.1:9", server, tmp_path, **wrong))
 
 

@@ -1,0 +1,84 @@
+"""One run writes to a folder, none over another's results, and one that goes on does so from what is whole."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from harbor_env.errors import UsageError
+from trl_integration.line_files import append_lines, read_lines
+from trl_integration.output_folder import begin, checkpoints, cut, held
+
+
+def saved(output: Path, step: int, **changed: str | None) -> Path:
+    """A checkpoint; `changed` are its files' contents, None for none."""
+    folder = output / f"checkpoint-{step}"
+    folder.mkdir(parents=True)
+    for name, text in {"trainer_state.json": '{"a": 1}', "rollout_state.json": '{"a": 1}', **changed}.items():
+        if text is not None:
+            (folder / name).write_text(text)
+    return folder
+
+
+def test_a_run_goes_on_from_the_last_checkpoint_that_is_whole(tmp_path: Path) -> None:
+    whole = [saved(tmp_path, step) for step in (9, 20)]
+    saved(tmp_path, 40, **{"trainer_state.json": None})
+    saved(tmp_path, 60, **{"trainer_state.json": '{"a": '})
+    saved(tmp_path, 80, **{"rollout_state.json": None})
+    saved(tmp_path, 90, **{"checkpoint-is-incomplete.txt": ""})
+    (tmp_path / "checkpoint-best").mkdir()
+    assert checkpoints(tmp_path) == whole
+    assert begin(tmp_path, resume=True) == str(whole[-1])
+
+
+def test_nothing_is_begun_over_checkpoints_or_gone_on_with_without(tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match="no whole checkpoint to go on from"):
+        begin(tmp_path, resume=True)
+    saved(tmp_path, 1)
+    with pytest.raises(UsageError, match="give --resume to go on, or another output_dir"):
+        begin(tmp_path, resume=False)
+
+
+def test_what_a_run_without_checkpoints_left_is_put_aside(tmp_path: Path) -> None:
+    for count in (1, 2):
+        append_lines(tmp_path / "log.jsonl", [{"step": count}])
+        append_lines(tmp_path / "rollouts.jsonl", [{"group": count}])
+        assert begin(tmp_path, resume=False) is None
+    left = {path.name: list(read_lines(path)) for path in tmp_path.iterdir()}
+    assert left == {
+        "log.jsonl.1": [{"step": 1}],
+        "log.jsonl.2": [{"step": 2}],
+        "rollouts.jsonl.1": [{"group": 1}],
+        "rollouts.jsonl.2": [{"group": 2}],
+    }
+
+
+def test_steps_that_are_made_again_are_logged_once(tmp_path: Path) -> None:
+    log = tmp_path / "log.jsonl"
+    cut(log, 0)
+    append_lines(log, [{"step": step} for step in (1, 2, 3, 4)])
+    with log.open("a") as file:
+        file.write('{"step": 5, "lo')
+    cut(log, 2)
+    append_lines(log, [{"step": 3}])
+    assert [json.loads(line)["step"] for line in log.read_text().splitlines()] == [1, 2, 3]
+
+
+def test_a_folder_is_one_run_s_at_a_time(tmp_path: Path) -> None:
+    with held(tmp_path / "new"), pytest.raises(UsageError, match="Another training run writes to"):
+        held(tmp_path / "new")
+    held(tmp_path / "new").close()
+    (tmp_path / "file").touch()
+    with pytest.raises(UsageError, match=r"output_dir: .*file"):
+        held(tmp_path / "file")
+
+
+def test_a_line_cut_short_takes_no_other_with_it(tmp_path: Path) -> None:
+    path = tmp_path / "new/lines.jsonl"
+    append_lines(path, [{"a": 1}, {"a": 2}])
+    with path.open("a") as file:
+        file.write('{"a": 3, "b')
+    append_lines(path, [{"a": 4}])
+    assert [line["a"] for line in read_lines(path)] == [1, 2, 4]
