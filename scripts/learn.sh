@@ -58,9 +58,21 @@ wait_for() { # NAME PROCESS URL LOG
     done
 }
 
+vacant() { # PORT: what answers there already would be taken for one's own, and trained
+    ! answers "http://127.0.0.1:$1" || { say "something answers at port $1: end it, or give ENGINE_PORT and SERVER_PORT" >&2; exit 1; }
+}
+
+alone() { # one run in a folder at a time
+    mkdir -p "$OUT"
+    exec 9>"$OUT/.lock"
+    flock -n 9 || { say "another run writes to $OUT: end it, or give another OUT" >&2; exit 1; }
+}
+
 # A trainer that waits for its turn makes what was sampled stale; an engine that does, everybody wait.
 serve() { # MODEL: an engine with it, and an environment server on that
     stop
+    vacant "$ENGINE_PORT"
+    vacant "$SERVER_PORT"
     say "serving $1"
     env "${ENGINE_ENV[@]}" ENGINE="$ENGINE" nice -n 5 scripts/serve_vllm.sh "$1" "$ENGINE_PORT" \
         --weight-transfer-config '{"backend": "safetensors_file"}' --max-num-seqs 32 --block-size 32 >"$OUT/engine.log" 2>&1 &
@@ -73,8 +85,11 @@ serve() { # MODEL: an engine with it, and an environment server on that
 }
 
 tasks() { # NAME COUNT SEED SPLIT
-    [ -d "$OUT/tasks/$1" ] || "$BIN/python" scripts/make_tasks.py --families "$FAMILIES" --count "$2" --seed "$3" \
-        --split "$4" --out "$OUT/tasks/$1" >/dev/null
+    [ ! -d "$OUT/tasks/$1" ] || return 0
+    rm -rf "$OUT/tasks.part"
+    "$BIN/python" scripts/make_tasks.py --families "$FAMILIES" --count "$2" --seed "$3" --split "$4" --out "$OUT/tasks.part" >/dev/null
+    mkdir -p "$(dirname "$OUT/tasks/$1")"
+    mv "$OUT/tasks.part" "$OUT/tasks/$1"
 }
 
 apart() { # NAME OTHER ...: without the tasks of NAME that are worded like one of OTHER, file names and all
@@ -165,7 +180,8 @@ merged() { # RUN CHECKPOINT: a model folder of it
 }
 
 everything() {
-    mkdir -p "$OUT"
+    local saved
+    alone
     base_model
     all_tasks
     teach
@@ -178,7 +194,8 @@ everything() {
         evaluate "$run" "$(merged "$run" "$(checkpoints "$run" | tail -n 1)")" test 2
     done
     for run in $RUNS; do
-        for checkpoint in $(checkpoints "$run"); do
+        mapfile -t saved < <(checkpoints "$run")
+        for checkpoint in "${saved[@]}"; do
             evaluate "$run-${checkpoint##*-}" "$(merged "$run" "$checkpoint")" dev 1
         done
     done
@@ -186,23 +203,28 @@ everything() {
 }
 
 report() {
-    local run
+    local tested=() saved=() steps=() logs=()
+    for run in $RUNS; do
+        tested+=("$OUT/test/$run")
+        logs+=("$OUT/$run/log.jsonl")
+        mapfile -t saved < <(checkpoints "$run")
+        for one in "${saved[@]}"; do steps+=("$OUT/dev/$run-${one##*-}"); done
+    done
     say "on the test tasks, against the start"
-    "$TRAIN" scripts/evaluate.py compare "$OUT/test/sft" $(for run in $RUNS; do echo "$OUT/test/$run"; done)
+    "$TRAIN" scripts/evaluate.py compare "$OUT/test/sft" "${tested[@]}"
     say "each of $RUNS against the first of them"
-    "$TRAIN" scripts/evaluate.py compare $(for run in $RUNS; do echo "$OUT/test/$run"; done)
+    "$TRAIN" scripts/evaluate.py compare "${tested[@]}"
     say "on the dev tasks: the model as it comes, the start, every checkpoint"
-    "$TRAIN" scripts/evaluate.py compare "$OUT/dev/sft" "$OUT/dev/base" \
-        $(for run in $RUNS; do for one in $(checkpoints "$run"); do echo "$OUT/dev/$run-${one##*-}"; done; done)
+    "$TRAIN" scripts/evaluate.py compare "$OUT/dev/sft" "$OUT/dev/base" "${steps[@]}"
     for run in $RUNS; do "$TRAIN" scripts/training_time.py "$OUT/$run"; done
-    "$TRAIN" scripts/plot.py $(for run in $RUNS; do echo "$OUT/$run/log.jsonl"; done) --out "$OUT/learning.png"
+    "$TRAIN" scripts/plot.py "${logs[@]}" --out "$OUT/learning.png"
     say "plot in $OUT/learning.png"
 }
 
 smoke() {
     OUT=${OUT%/}/smoke
-    rm -rf "$OUT"
-    mkdir -p "$OUT"
+    alone
+    rm -rf "${OUT:?}"/*
     base_model
     tasks rl 24 2107 train
     serve "$OUT/base"
@@ -210,4 +232,7 @@ smoke() {
     "$TRAIN" scripts/check_training.py "$OUT/run" --steps 3 --harnesses "$HARNESSES" --own-reward
 }
 
-"${1:-everything}"
+case ${1:-everything} in
+everything | smoke | report) "${1:-everything}" ;;
+*) say "there is no $1: everything, smoke or report" >&2; exit 2 ;;
+esac
