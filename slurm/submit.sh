@@ -34,12 +34,16 @@ mkdir -p "$RUN/logs"
 rm -f "$RUN"/*.failed
 if [ $# -gt 0 ]; then
     [ -e "$1" ] || refuse "there is no $1: give a YAML file for scripts/train.py"
-    cp "$1" "$RUN/train.yaml"
+    [ "$1" -ef "$RUN/train.yaml" ] || cp "$1" "$RUN/train.yaml"
     shift
     printf '%s\n' "$@" | sed '/^$/d' >"$RUN/settings"
 fi
 [ -e "$RUN/train.yaml" ] || refuse "give the YAML file for scripts/train.py: $RUN has none yet"
 export CONFIG=$RUN/train.yaml ADAPTER=${ADAPTER:-latest}
+
+# A chain that could not be submitted to its end has nobody to end its services.
+submitted=
+trap '[ -z "$submitted" ] || scancel $submitted || true' EXIT
 
 # submit NAME GRES CPUS MORE OPTION...: the job's id is then in ID.
 submit() {
@@ -49,6 +53,7 @@ submit() {
     ID=$(sbatch --parsable --job-name="$name" --export=ALL --output="$RUN/logs/%x-%A.log" ${PARTITION:+--partition="$PARTITION"} \
         ${gres:+--gres="$gres"} --cpus-per-task="$cpus" "${more[@]}" "$@")
     ID=${ID%%;*}
+    submitted+=" $ID"
     echo "$name $ID" | tee -a "$RUN/jobs"
 }
 
@@ -66,3 +71,4 @@ if [ "${EVALUATE:-yes}" != no ]; then
 fi
 # However they end: an engine nobody uses would keep its GPUs.
 submit stop '' 1 '' --dependency="afterany:$users" --wrap="scancel ${services//:/ }"
+submitted=

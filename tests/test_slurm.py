@@ -186,3 +186,25 @@ def test_a_run_is_submitted_as_a_chain_that_ends_its_services(jobs: Jobs, tmp_pa
     assert {"--dependency=afterany:3:4", "--wrap=scancel 1 2"} <= set(stop)
     assert (jobs.run / "train.yaml").read_text() == "harnesses: [pi]\n"
     assert (jobs.run / "settings").read_text() == "training.max_steps=3\nharnesses=[a, b]\n"
+
+
+def test_a_chain_that_cannot_be_submitted_to_its_end_leaves_no_services(jobs: Jobs, tmp_path: Path) -> None:
+    binaries = tmp_path / "bin"
+    binaries.mkdir()
+    refusing = f'[[ " $* " != *" --qos=none "* ]] || exit 1\nexec {FAKES}/bin/sbatch "$@"\n'
+    cancelling = 'echo "scancel $*" >>"$ASKED"\n'
+    for name, script in (("sbatch", refusing), ("scancel", cancelling)):
+        (binaries / name).write_text("#!/usr/bin/env bash\n" + script)
+        (binaries / name).chmod(0o755)
+    jobs.run.mkdir()
+    (jobs.run / "train.yaml").touch()
+    done = subprocess.run(
+        ["bash", "slurm/submit.sh", str(jobs.run / "train.yaml")],
+        cwd=ROOT,
+        env={**jobs.environment, "TRAIN_SBATCH": "--qos=none", "PATH": f"{binaries}:{jobs.environment['PATH']}"},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode, done.stdout
+    assert jobs.asked.read_text().splitlines()[-1].split() == ["scancel", "1", "2"]
