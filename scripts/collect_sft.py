@@ -18,9 +18,11 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+from harbor_env.errors import UsageError
 from harbor_env.outcome import RolloutResult
-from harbor_env.records import read_results, scored_rows
+from harbor_env.records import RESULTS, read_results, scored_rows
 from harbor_env.reward import PASSED
+from harbor_env.whole_file import write_whole
 
 
 def solved(batch: Path) -> Iterator[tuple[RolloutResult, dict[str, Any]]]:
@@ -47,20 +49,26 @@ def main() -> None:
     parser.add_argument("--per-family", type=int, default=0, help="at most so many of a family in a harness")
     args = parser.parse_args()
     counts: Counter[tuple[str, str]] = Counter()
-    with args.out.open("w", encoding="utf-8") as file:
-        for batch in args.batches:
-            for result, row in solved(batch):
-                key = (result.harness, family(result.task))
-                if args.per_family and counts[key] >= args.per_family:
-                    continue
-                counts[key] += 1
-                example = {"input_ids": row["input_ids"], "completion_mask": row["loss_mask"]}
-                file.write(json.dumps({**example, "task": result.task, "harness": result.harness}) + "\n")
+    lines: list[bytes] = []
+    for batch in args.batches:
+        if not (batch / RESULTS).is_file():
+            sys.exit(f"collect_sft.py: {batch} is no batch of rollouts: it has no {RESULTS}")
+        for result, row in solved(batch):
+            key = (result.harness, family(result.task))
+            if args.per_family and counts[key] >= args.per_family:
+                continue
+            counts[key] += 1
+            example = {"input_ids": row["input_ids"], "completion_mask": row["loss_mask"]}
+            lines.append(json.dumps({**example, "task": result.task, "harness": result.harness}).encode() + b"\n")
     if not counts:
         sys.exit("collect_sft.py: no rollout was solved; nothing to learn from")
+    write_whole(args.out, lines)
     for harness in sorted({harness for harness, _ in counts}):
         print(harness, sum(count for (name, _), count in counts.items() if name == harness))
 
 
 if __name__ == "__main__":
-    main()
+    try:
+        main()
+    except UsageError as error:
+        sys.exit(f"collect_sft.py: {error}")

@@ -15,6 +15,7 @@ import pytest
 from harbor_env.errors import UsageError
 from harbor_env.outcome import Reason, RolloutResult
 from harbor_env.records import append_result
+from scripts.collect_sft import main as collect
 from scripts.collect_sft import solved
 from scripts.evaluate import load, run_all, show, table
 
@@ -145,3 +146,17 @@ def test_a_batch_ends_in_its_own_order_when_its_evaluation_is_ended(tmp_path: Pa
         assert left.read_text() == "began ended "
     finally:
         evaluation.kill()
+
+
+@pytest.mark.parametrize(("reward", "said"), [(0.0, "no rollout was solved"), (None, "is no batch of rollouts")])
+def test_examples_collected_before_are_kept_where_there_are_no_others(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, reward: float | None, said: str
+) -> None:
+    out = tmp_path / "sft.jsonl"
+    out.write_text("before")
+    if reward is not None:
+        append_result(tmp_path / "batch", RolloutResult("one-1", "one", "pi", "local", ok=True, reward=reward))
+    monkeypatch.setattr(sys, "argv", ["collect_sft.py", str(tmp_path / "batch"), "--out", str(out)])
+    with pytest.raises(SystemExit, match=said):
+        collect()
+    assert out.read_text() == "before"
