@@ -136,7 +136,7 @@ def _harnesses(given: Any) -> tuple[str, ...] | Mapping[str, float]:
     return found
 
 
-class _Loader(yaml.SafeLoader):
+class _Loader(yaml.SafeLoader):  # type: ignore[misc]
     """YAML 1.1 takes 1e-5, without a point, for text; 1.2 and everybody else for a number."""
 
 
