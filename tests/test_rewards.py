@@ -173,7 +173,7 @@ def nothing(scored: Scored) -> float:
         (math.nan, STANDARD, "reward nan, but"),
         (1.1, lambda scored: math.nan, "formula says nan"),
         (1.1, raising, "formula says KeyError"),
-        (1.1, nothing, "formula says None"),
+        (1.1, nothing, "formula says TypeError"),
     ],
 )
 def test_the_audit_finds_a_reward_or_a_formula_that_is_no_number(reward: float, by: Reward, said: str) -> None:

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
-from numbers import Real
+from typing import Any
 
 from trl_integration.groups import has_contrast
 from trl_integration.records import Record
@@ -124,13 +124,14 @@ def _problem(record: Record, reward: Reward) -> str:
     where = f"group {record.group}, {record.harness}"
     if record.scored is None:
         return "" if record.reward is None else f"{where}: unscorable, but its reward is {record.reward}"
+    right: Any = None
     try:
-        right: object = reward(record.scored)
+        right = reward(record.scored)
+        # A difference that is no number is none within bounds.
+        if record.reward is not None and abs(record.reward - float(right)) <= TOLERANCE:
+            return ""
     except Exception as error:  # noqa: BLE001  # it is anybody's function
-        right = error
-    # A difference that is no number is none within bounds.
-    if record.reward is not None and isinstance(right, Real) and abs(record.reward - float(right)) <= TOLERANCE:
-        return ""
+        right = error if right is None else right
     return f"{where}: reward {record.reward}, but the formula says {right!r} for {record.scored.tool_calls} tool calls"
 
 
