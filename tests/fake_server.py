@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from typing import Any
 
 from aiohttp import web
+
+SCORED = {"id": "r", "task": "t", "harness": "h", "sandbox": "local", "ok": True, "reward": 1.0}
 
 
 @asynccontextmanager
@@ -22,13 +25,28 @@ async def serving(app: web.Application, port: int = 0) -> AsyncIterator[str]:
 
 
 @asynccontextmanager
-async def task_server(answer: Mapping[str, Any], status: int = 200, port: int = 0) -> AsyncIterator[str]:
-    """A fake environment server that is asked how many tasks it has."""
+async def task_server(
+    answer: Mapping[str, Any], status: int = 200, port: int = 0, actions: list[dict[str, Any]] | None = None
+) -> AsyncIterator[str]:
+    """A fake environment server that is asked how many tasks it has; every step scores and is kept in `actions`."""
 
     async def num_tasks(request: web.Request) -> web.Response:
         return web.json_response(answer, status=status)
 
+    async def episode(request: web.Request) -> web.WebSocketResponse:
+        socket = web.WebSocketResponse()
+        await socket.prepare(request)
+        async for message in socket:
+            frame = json.loads(message.data)
+            if frame["type"] == "step" and actions is not None:
+                actions.append(frame["data"])
+            told = {"result": SCORED} if frame["type"] == "step" else {"instruction": "Do it."}
+            data = {"observation": told, "done": frame["type"] == "step"}
+            await socket.send_str(json.dumps({"type": "observation", "data": data}))
+        return socket
+
     app = web.Application()
     app.router.add_post("/harbor_env/num_tasks", num_tasks)
+    app.router.add_get("/ws", episode)
     async with serving(app, port) as url:
         yield url

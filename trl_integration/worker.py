@@ -18,13 +18,15 @@ import harbor_env.light_openenv  # noqa: F401  # first: it keeps openenv's web i
 import dataclasses
 import sys
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping
+from functools import partial
 from pathlib import Path
 from typing import Any, cast
 
 from trl.experimental.async_grpo.async_rollout_worker import RolloutGroup, RolloutSample
 from trl.experimental.async_grpo.openenv_harness import HarnessRolloutWorker, _HarnessRolloutLoop
 
+from harbor_env.errors import UsageError
 from trl_integration.groups import has_contrast
 from trl_integration.line_files import append_lines
 from trl_integration.metrics import disagreeing, group_metrics, harness_metrics
@@ -52,6 +54,9 @@ class _HarborLoop(_HarnessRolloutLoop):  # type: ignore[misc]
         self, *, stop_after: int = 32, drop_without_contrast: bool = False, records: str = "", **kwargs: Any
     ) -> None:
         self._first_group = int(kwargs.get("dataset_start_index", 0))
+        # TRL gives the limit of a reply to turns it samples itself; in a harness the session pins it.
+        if (limit := kwargs.get("max_tokens")) is not None:
+            kwargs["harness_session_factory"] = partial(_capped, kwargs["harness_session_factory"], limit)
         super().__init__(**kwargs)
         self._sessions = cast(RotatingSessionFactory, self._factory)
         self._sessions.policy = self._policy
@@ -121,10 +126,26 @@ class _HarborLoop(_HarnessRolloutLoop):  # type: ignore[misc]
             append_lines(self._records, map(dataclasses.asdict, records))
 
 
+def _capped(factory: Callable[..., Any], limit: int, *, sampling: Mapping[str, Any]) -> Any:
+    return factory(sampling={**sampling, "max_tokens": limit})
+
+
 class HarborRolloutWorker(HarnessRolloutWorker):  # type: ignore[misc]
-    """TRL's `HarnessRolloutWorker` over `RotatingSessionFactory`; its further options are those of `_HarborLoop`."""
+    """TRL's `HarnessRolloutWorker` over `RotatingSessionFactory`; its further options are those of `_HarborLoop`.
+
+    `max_tokens` caps every reply of a harness's model; without it a reply ends where the harness or the engine ends it.
+    UsageError: the factory is given a sampling of its own, which training would replace.
+    """
 
     _loop_cls = _HarborLoop
+
+    def __init__(self, *, harness_session_factory: Callable[..., Any], **kwargs: Any) -> None:
+        if "sampling" in getattr(harness_session_factory, "keywords", {}):
+            raise UsageError(
+                "action.sampling has no effect on training, which pins its own: set training.temperature and "
+                "training.max_completion_length, and leave it out."
+            )
+        super().__init__(harness_session_factory=harness_session_factory, **kwargs)
 
     def ask_for_adapters(self, name: str | None) -> None:
         """Ask for version N of the policy as NAME-vN, with None for the engine's own weights; before it is started."""

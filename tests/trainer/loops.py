@@ -78,22 +78,33 @@ class FakeServer(RotatingSessionFactory):
 
 @contextmanager
 def rollout_loop(*outcomes: Outcome, version: int = 1, **options: Any) -> Iterator[Any]:
-    """The loop as the worker's process makes it, its queues in this process; closed at the end."""
-    loop = HarborRolloutWorker._loop_cls(
-        harness_session_factory=partial(FakeServer, list(outcomes)),
-        model_name="policy",
-        dataset=Dataset.from_dict({"prompt": [PROMPT] * 3}),
-        reward_funcs=[],
+    """A loop over three tasks whose rollouts end as `outcomes` say; closed at the end."""
+    given: dict[str, Any] = {
+        "harness_session_factory": partial(FakeServer, list(outcomes)),
+        "model_name": "policy",
+        "dataset": Dataset.from_dict({"prompt": [PROMPT] * 3}),
+        "reward_funcs": [],
         # The loop would look a template up for the replies it parses; here it parses none.
-        processing_class=SimpleNamespace(response_template={}, pad_token_id=0),
-        eos_token_ids=[0],
+        "processing_class": SimpleNamespace(response_template={}, pad_token_id=0),
+        "eos_token_ids": [0],
+        "num_generations": 2,
+        "max_inflight_tasks": 2,
+    }
+    with loop_of({**given, **options}, version) as loop:
+        yield loop
+
+
+@contextmanager
+def loop_of(given: dict[str, Any], version: int = 1) -> Iterator[Any]:
+    """The loop as the worker's process makes it of what it is given, its queues in this process; closed at the end."""
+    loop = HarborRolloutWorker._loop_cls(
         rollout_buffer=FakeQueue(),
         model_version_value=SimpleNamespace(value=version),
         heartbeat_value=SimpleNamespace(value=0.0),
         failed_event=threading.Event(),
         exception_info_queue=queue.Queue(),
         metrics_queue=FakeQueue(),
-        **{"num_generations": 2, "max_inflight_tasks": 2, **options},
+        **given,
     )
     try:
         yield loop

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import itertools
 import json
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from tests.trainer.loops import HARNESSES, Outcome, group_of, pushed, rollout_loop
-from trl_integration.worker import HARNESS, PASSED_OVER, NothingScores
+from harbor_env.errors import UsageError
+from tests.trainer.loops import HARNESSES, FakeServer, Outcome, group_of, pushed, rollout_loop
+from trl_integration.worker import HARNESS, PASSED_OVER, HarborRolloutWorker, NothingScores
 
 GOOD: Outcome = (1.0, "one_row")
 BAD: Outcome = (0.0, "one_row")
@@ -148,6 +150,11 @@ def test_groups_go_on_counting_where_a_run_is_resumed(start: int) -> None:
     with rollout_loop(GOOD, dataset_start_index=start) as loop:
         groups = [group for group, _ in itertools.islice(loop._repeat_iterator(), 8)]
     assert groups == [start + step for step in (0, 0, 1, 1, 2, 2, 3, 3)]
+
+
+def test_a_sampling_that_training_would_replace_is_refused_with_what_to_set() -> None:
+    with pytest.raises(UsageError, match=r"training\.max_completion_length"):
+        HarborRolloutWorker(harness_session_factory=partial(FakeServer, [GOOD], sampling={"max_tokens": 9}))
 
 
 async def test_a_trainer_that_waits_for_something_to_train_is_told_of(capsys: pytest.CaptureFixture[str]) -> None:

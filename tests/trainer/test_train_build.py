@@ -14,6 +14,7 @@ from harbor_env.errors import UsageError
 from scripts.train import LogFile, build, free_engine
 from tests.fake_server import task_server
 from tests.trainer.fake_vllm import BASE, FakeVllm
+from tests.trainer.loops import loop_of
 from tests.trainer.world import tiny_model
 from trl_integration.config import build as settings
 
@@ -58,6 +59,28 @@ async def test_a_worker_gives_a_server_up_before_the_trainer_gives_up_the_worker
 
 
 @pytest.mark.filterwarnings("default")
+@pytest.mark.parametrize(("training", "limit"), [({"max_completion_length": 120, "temperature": 0.7}, 120), ({}, 2048)])
+async def test_what_a_file_says_of_sampling_arrives_at_the_environment_server(
+    model: Path, tmp_path: Path, training: dict[str, Any], limit: int
+) -> None:
+    actions: list[dict[str, Any]] = []
+    async with FakeVllm(model, str).served() as engine, task_server({"num_tasks": 5}, actions=actions) as server:
+        trainer = await asyncio.to_thread(build, run_of(model, engine.url, server, tmp_path, training=training))
+        await asyncio.to_thread(one_rollout, trainer.rollout_worker._loop_kwargs)
+    (action,) = actions
+    assert action["sampling"]["max_tokens"] == limit
+    assert action["sampling"]["temperature"] == training.get("temperature", 1.0)
+
+
+def one_rollout(given: dict[str, Any]) -> None:
+    """Run one as the worker's process does with what the trainer's gave it."""
+    with loop_of(given) as loop:
+        session = loop._sessions.create(None, 0)
+        session.wait_for_completion()
+        session.close()
+
+
+@pytest.mark.filterwarnings("default")
 async def test_a_run_that_goes_on_finds_no_adapters_of_an_earlier_one_loaded(model: Path, tmp_path: Path) -> None:
     fake = FakeVllm(model, str)
     fake.serving |= {"trl-policy-v3", "trl-policy-v4", "mine"}
@@ -81,6 +104,7 @@ async def test_a_run_that_goes_on_finds_no_adapters_of_an_earlier_one_loaded(mod
         ({"lora": {"r": "x"}}, "lora: "),
         ({"action": {"waarm": True}}, "waarm"),
         ({"model": "/nowhere"}, "model: "),
+        *[({"action": {"sampling": {name: 1}}}, "max_completion_length") for name in ("max_tokens", "temperature")],
     ],
 )
 async def test_settings_that_rollouts_would_not_heed_are_refused(
