@@ -121,6 +121,7 @@ def build(config: TrainConfig) -> Any:
     worker = HarborRolloutWorker(
         harness_session_factory=factory,
         stop_after=config.stop_after,
+        stop_after_groups=config.stop_after_groups,
         drop_without_contrast=config.drop_without_contrast,
         records=str(Path(config.output_dir) / ROLLOUTS),
         model_name=config.served_model,

@@ -36,7 +36,7 @@ PLAIN: Mapping[str, tuple[type, str]] = {
     "bool": (bool, "true or false"),
 }
 """How a plain setting is typed above its value, and how that is said."""
-LEAST = {"retries": 0, "stop_after": 1}
+LEAST = {"retries": 0, "stop_after": 1, "stop_after_groups": 1}
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,6 +62,7 @@ class TrainConfig:
     shuffle: bool = True
     retries: int = 1
     stop_after: int = 32
+    stop_after_groups: int = 64
     drop_without_contrast: bool = False
     admin_key_env: str = ""
     budgets: Mapping[str, int] = field(default_factory=dict)

@@ -6,8 +6,9 @@
         model_name=..., dataset=..., processing_class=..., eos_token_ids=[...])
 
 TRL builds the rows, the baseline and the queue. This adds: rollouts nobody could score leave their group and no row of
-theirs is trained; a group with fewer than two scored rollouts is not queued; a run in which nothing scores any more
-stops with the reason; every rollout is written down. Everything given to the worker is pickled for its process.
+theirs is trained; a group with fewer than two scored rollouts is not queued; a run in which nothing scores any more, or
+nothing trains, stops with the reason; every rollout is written down. What is given to the worker is pickled for its
+process.
 """
 
 from __future__ import annotations
@@ -15,10 +16,11 @@ from __future__ import annotations
 import harbor_env.light_openenv  # noqa: F401  # first: it keeps openenv's web interface out of the worker's process
 
 # isort: split
+import asyncio
 import dataclasses
 import sys
-from collections import Counter
-from collections.abc import Callable, Iterator, Mapping
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any, cast
@@ -27,7 +29,7 @@ from trl.experimental.async_grpo.async_rollout_worker import RolloutGroup, Rollo
 from trl.experimental.async_grpo.openenv_harness import HarnessRolloutWorker, _HarnessRolloutLoop
 
 from harbor_env.errors import UsageError
-from trl_integration.groups import has_contrast
+from trl_integration.groups import NO_ROW, SAME, TOO_FEW, Dropped, has_contrast
 from trl_integration.line_files import append_lines
 from trl_integration.metrics import disagreeing, group_metrics, harness_metrics
 from trl_integration.parent import end_with_parent
@@ -37,21 +39,30 @@ from trl_integration.sessions import RotatingSessionFactory
 HARNESS = "harness_index"
 """Where a row carries the number of its harness to the trainer; it is no metric and is taken out there."""
 
-PASSED_OVER = 16
-"""Groups in a row that gave nothing to train, after which it is said, and said again after as many more."""
-
 
 class NothingScores(RuntimeError):
     """So many rollouts in a row could not be scored that something is broken."""
 
 
+class NothingTrains(RuntimeError):
+    """So many groups in a row had nothing to train that the run would wait for ever."""
+
+
 class _HarborLoop(_HarnessRolloutLoop):  # type: ignore[misc]
-    """`stop_after` unscorable rollouts in a row end the run. `drop_without_contrast` queues no group whose rollouts all
-    earned the same: it would be forwarded for a gradient of zero. `records` is a file of JSON lines, one per rollout.
+    """`stop_after` unscorable rollouts in a row end the run, and so do `stop_after_groups` of which nothing is trained.
+
+    `drop_without_contrast` queues no group whose rollouts all earned the same: it would be forwarded for a gradient of
+    zero. `records` is a file of JSON lines, one per rollout.
     """
 
     def __init__(
-        self, *, stop_after: int = 32, drop_without_contrast: bool = False, records: str = "", **kwargs: Any
+        self,
+        *,
+        stop_after: int = 32,
+        stop_after_groups: int = 64,
+        drop_without_contrast: bool = False,
+        records: str = "",
+        **kwargs: Any,
     ) -> None:
         self._first_group = int(kwargs.get("dataset_start_index", 0))
         # TRL gives the limit of a reply to turns it samples itself; in a harness the session pins it.
@@ -62,8 +73,9 @@ class _HarborLoop(_HarnessRolloutLoop):  # type: ignore[misc]
         self._sessions.policy = self._policy
         self._stop_after = stop_after
         self._unscorable_in_a_row = 0
+        self._stop_after_groups = stop_after_groups
+        self._dropped = Dropped()
         self._drop_without_contrast = drop_without_contrast
-        self._passed_over: Counter[str] = Counter()
         self._records = Path(records) if records else None
 
     def _policy(self) -> tuple[int, str]:
@@ -85,6 +97,14 @@ class _HarborLoop(_HarnessRolloutLoop):  # type: ignore[misc]
             self._metrics_queue.cancel_join_thread()
             self._write(self._sessions.ledger.take_all())
 
+    async def _run_loops(self, stop_event: asyncio.Event) -> None:
+        try:
+            await super()._run_loops(stop_event)
+        finally:
+            # Where one of the loops fails, the other one is left; by now it has been told to end.
+            left = asyncio.all_tasks() - {asyncio.current_task()}
+            await asyncio.gather(*left, return_exceptions=True)
+
     async def _generate_one(self, *args: Any, **kwargs: Any) -> Any:
         rollout = await super()._generate_one(*args, **kwargs)
         if self._stop_event.is_set():  # the rollouts that ran are closed then, and none of them scores
@@ -102,24 +122,32 @@ class _HarborLoop(_HarnessRolloutLoop):  # type: ignore[misc]
         wrong = {"groups/reward_wrong_total": float(disagreeing(group.rollout_rewards, records))}
         self._push_metrics({**harness_metrics(records, self.model_version), **group_metrics(records), **wrong})
         # A rollout without a reward is in no baseline, and its session gave no turns, so it has no rows.
-        rewards = list(group.rollout_rewards)
-        if sum(reward is not None for reward in rewards) < 2:
-            return self._pass_over("with fewer than two scored rollouts")
-        if self._drop_without_contrast and not has_contrast(rewards):
-            return self._pass_over("whose rollouts all earned the same")
-        self._passed_over.clear()
-        samples = await super()._score_group(group)
+        why = self._unfit(group.rollout_rewards)
+        samples = [] if why else list(await super()._score_group(group))
         for sample in samples:
             sample.metrics[HARNESS] = float(self._sessions.harness_number(group.group_id))
-        return list(samples)
+        self._count(why or ("" if samples else NO_ROW))
+        return samples
 
-    def _pass_over(self, why: str) -> list[RolloutSample]:
-        """No row of a group. A trainer that gets none logs nothing, so it is told here that it waits, and for what."""
-        self._passed_over[why] += 1
-        if self._passed_over.total() % PASSED_OVER == 0:
-            told = ", ".join(f"{count} {reason}" for reason, count in self._passed_over.items())
-            print(f"The trainer waits: nothing to train in the last groups, {told}.", file=sys.stderr, flush=True)
-        return []
+    def _unfit(self, rewards: Sequence[float | None]) -> str:
+        """Why a group with these rewards is not trained, empty where it is."""
+        if sum(reward is not None for reward in rewards) < 2:
+            return TOO_FEW
+        return SAME if self._drop_without_contrast and not has_contrast(rewards) else ""
+
+    def _count(self, why: str) -> None:
+        """Count a group; `why` it is dropped. NothingTrains: too many in a row were."""
+        if self._stop_event.is_set():  # what the end cut short says nothing
+            return
+        if said := self._dropped.add(why, time.monotonic()):
+            print(said, file=sys.stderr, flush=True)
+        if self._dropped.in_a_row >= self._stop_after_groups:
+            reasons = self._dropped.reasons()
+            causes = self._sessions.ledger.latest_causes() if TOO_FEW in reasons else ""
+            raise NothingTrains(
+                f"{self._dropped.in_a_row} groups in a row had nothing to train: {reasons}. "
+                f"{causes or 'Give tasks at which the policy sometimes succeeds, or raise stop_after_groups.'}"
+            )
 
     def _write(self, records: list[Record]) -> None:
         if self._records is not None and records:

@@ -12,7 +12,7 @@ import pytest
 
 from harbor_env.errors import UsageError
 from tests.trainer.loops import HARNESSES, FakeServer, Outcome, group_of, pushed, rollout_loop
-from trl_integration.worker import HARNESS, PASSED_OVER, HarborRolloutWorker, NothingScores
+from trl_integration.worker import HARNESS, HarborRolloutWorker, NothingScores, NothingTrains
 
 GOOD: Outcome = (1.0, "one_row")
 BAD: Outcome = (0.0, "one_row")
@@ -90,6 +90,33 @@ def test_a_run_in_which_nothing_scores_any_more_stops_with_the_reason() -> None:
     assert "sandbox: no sandbox could be had" in said
 
 
+@pytest.mark.parametrize(
+    ("outcomes", "options", "why"),
+    [
+        ([(1.0, "untrained"), (0.0, "untrained")] * 4, {}, "4 whose rollouts have no row to train"),
+        ([BAD], {"drop_without_contrast": True}, "4 whose rollouts all earned the same"),
+        ([GOOD, LOST] * 8, {}, r"4 with fewer than two scored rollouts\. \w+: sandbox: no sandbox could be had"),
+    ],
+)
+def test_a_run_in_which_no_group_is_trained_any_more_stops_with_the_reason(
+    outcomes: list[Outcome], options: dict[str, Any], why: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with rollout_loop(*outcomes, stop_after_groups=4, max_inflight_tasks=1, **options) as loop:
+        with pytest.raises(NothingTrains, match=f"4 groups in a row had nothing to train: {why}"):
+            loop.run()
+        kind, _, _ = loop._exception_info_queue.get_nowait()
+    assert kind == "NothingTrains"
+    assert "1 of 1 groups had nothing to train" in capsys.readouterr().err
+
+
+async def test_a_group_that_is_trained_starts_the_count_of_groups_again() -> None:
+    with rollout_loop(LOST, LOST, GOOD, BAD, LOST, stop_after_groups=2) as loop:
+        lengths = [len(await loop._score_group(await group_of(loop, 2, number))) for number in range(3)]
+        assert lengths == [0, 2, 0]
+        loop._stop_event.set()
+        assert await loop._score_group(await group_of(loop, 2, 3)) == [], "what the end cuts short is not counted"
+
+
 async def test_a_reward_that_is_not_the_one_of_its_record_is_counted() -> None:
     with rollout_loop(GOOD, BAD, LOST) as loop:
         group = await group_of(loop, 3)
@@ -155,14 +182,3 @@ def test_groups_go_on_counting_where_a_run_is_resumed(start: int) -> None:
 def test_a_sampling_that_training_would_replace_is_refused_with_what_to_set() -> None:
     with pytest.raises(UsageError, match=r"training\.max_completion_length"):
         HarborRolloutWorker(harness_session_factory=partial(FakeServer, [GOOD], sampling={"max_tokens": 9}))
-
-
-async def test_a_trainer_that_waits_for_something_to_train_is_told_of(capsys: pytest.CaptureFixture[str]) -> None:
-    outcomes = [LOST, LOST, *[BAD] * (2 * PASSED_OVER - 2), GOOD, BAD, BAD]
-    with rollout_loop(*outcomes, drop_without_contrast=True) as loop:
-        for number in range(2 * PASSED_OVER):
-            await loop._score_group(await group_of(loop, 2, number))
-    assert [line for line in capsys.readouterr().err.splitlines() if line.startswith("The trainer waits")] == [
-        "The trainer waits: nothing to train in the last groups, "
-        f"1 with fewer than two scored rollouts, {PASSED_OVER - 1} whose rollouts all earned the same."
-    ]
