@@ -9,7 +9,7 @@ Needs an environment with TRL (scripts/trainer_env.sh makes one), an engine and 
 
 With `lora` and an engine started with --enable-lora, adapters travel as folders; with `weight_folder`, whole weights as
 files; else weights travel over NCCL. What is logged goes to OUTPUT/log.jsonl, every rollout to OUTPUT/rollouts.jsonl,
-checkpoints to OUTPUT/checkpoint-N.
+checkpoints to OUTPUT/checkpoint-N. What was logged there and is not gone on from is put aside, as OUTPUT/log.jsonl.N.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ from trl_integration.config import TrainConfig, load
 from trl_integration.cpu import run_without_gpu
 from trl_integration.engine_state import renew
 from trl_integration.line_files import append_lines
-from trl_integration.output_folder import LOG, ROLLOUTS, begin, checkpoints, cut, held
+from trl_integration.output_folder import LOG, ROLLOUTS, begin, checkpoints, held
 from trl_integration.preparation import (
     chosen_reward,
     given_agents,
@@ -48,14 +48,10 @@ from trl_integration.sessions import RotatingSessionFactory
 
 
 class LogFile(TrainerCallback):  # type: ignore[misc]
-    """Appends what the trainer logs, a JSON object per line, behind the step that a run goes on from."""
+    """Appends what the trainer logs, a JSON object per line."""
 
     def __init__(self, path: Path) -> None:
         self._path = path
-
-    def on_train_begin(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
-        if state.is_world_process_zero:
-            cut(self._path, state.global_step)
 
     def on_log(self, args: Any, state: Any, control: Any, logs: Any = None, **kwargs: Any) -> None:
         if not state.is_world_process_zero:

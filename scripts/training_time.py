@@ -2,7 +2,7 @@
 
     .cache/engine/bin/python scripts/training_time.py OUTPUT_DIR [...]
 
-Reads what scripts/train.py writes. The first step of a log has no duration and is left out of the trainer's time.
+Reads what scripts/train.py writes. The first step of every start has no duration and is left out of the trainer's time.
 """
 
 from __future__ import annotations
@@ -49,12 +49,13 @@ def told(folder: Path) -> str:
     records = read_records(folder / "rollouts.jsonl")
     time = trainers_time(log)
     steps = sum("perf/step_s" in entry for entry in log)
+    untimed = sum("loss" in entry and "perf/step_s" not in entry for entry in log)
     scored = sum(record.scored is not None for record in records)
     whole = time.pop("all")
     if not whole:
         return f"{folder.name}: no step with a duration yet"
-    # The rollouts of the first step are counted, its seconds are not: its share is taken off.
-    hourly = scored * steps / (steps + 1) / whole * 3600
+    # The rollouts of the steps without a duration are counted, their seconds are not: their share is taken off.
+    hourly = scored * steps / (steps + untimed) / whole * 3600
     parts = ", ".join(f"{part} {seconds / whole:.0%}" for part, seconds in time.items())
     lines = [f"{folder.name}: {steps} steps of {whole / steps:.1f} s, {hourly:.0f} scored rollouts an hour; {parts}"]
     for harness, stages in rollouts_time(records).items():

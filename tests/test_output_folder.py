@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 
 import pytest
 
 from harbor_env.errors import UsageError
 from trl_integration.line_files import append_lines, read_lines
-from trl_integration.output_folder import begin, checkpoints, cut, held
+from trl_integration.output_folder import begin, checkpoints, held
 
 
 def saved(output: Path, step: int, **changed: str | None) -> Path:
@@ -55,15 +54,21 @@ def test_what_a_run_without_checkpoints_left_is_put_aside(tmp_path: Path) -> Non
     }
 
 
-def test_steps_that_are_made_again_are_logged_once(tmp_path: Path) -> None:
-    log = tmp_path / "log.jsonl"
-    cut(log, 0)
-    append_lines(log, [{"step": step} for step in (1, 2, 3, 4)])
+def test_steps_and_groups_that_are_made_again_are_told_once_and_none_is_lost(tmp_path: Path) -> None:
+    saved(tmp_path, 2, **{"rollout_state.json": '{"prompt_index": 5}'})
+    log, rollouts = tmp_path / "log.jsonl", tmp_path / "rollouts.jsonl"
+    begin(tmp_path, resume=True)
+    append_lines(log, [{"step": step} for step in (1, 2, 2, 3)])
+    append_lines(rollouts, [{"group": group} for group in (0, 1, 6, 3, 5, 4)])
     with log.open("a") as file:
-        file.write('{"step": 5, "lo')
-    cut(log, 2)
+        file.write('{"step": 4, "lo')
+    begin(tmp_path, resume=True)
     append_lines(log, [{"step": 3}])
-    assert [json.loads(line)["step"] for line in log.read_text().splitlines()] == [1, 2, 3]
+    append_lines(rollouts, [{"group": 5}])
+    assert log.read_text() == "".join(f'{{"step": {step}}}\n' for step in (1, 2, 2, 3))
+    assert [line["group"] for line in read_lines(rollouts)] == [0, 1, 3, 4, 5]
+    assert (tmp_path / "log.jsonl.1").read_text() == '{"step": 3}\n{"step": 4, "lo\n'
+    assert [line["group"] for line in read_lines(tmp_path / "rollouts.jsonl.1")] == [6, 5]
 
 
 def test_a_folder_is_one_run_s_at_a_time(tmp_path: Path) -> None:

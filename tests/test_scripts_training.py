@@ -11,6 +11,7 @@ import pytest
 
 from scripts.check_training import facts
 from scripts.plot import PANELS, curves, main
+from scripts.training_time import told
 from trl_integration.metrics import harness_metrics
 from trl_integration.records import Record
 from trl_integration.rewards import Scored
@@ -98,3 +99,13 @@ def test_a_log_that_is_being_written_is_read_as_far_as_it_is_whole(tmp_path: Pat
     with log.open("a") as file:
         file.write('{"step": 2, "harn')
     assert curves([log], "reward", window=1) == {"run: pi": ([1], [0.0])}
+
+
+@pytest.mark.parametrize("starts", [1, 2, 3])
+def test_rollouts_an_hour_are_those_of_the_steps_that_have_a_duration(tmp_path: Path, starts: int) -> None:
+    """Each step trained two rollouts in 36 seconds, but the first of a start has no duration."""
+    steps = [{"loss": 0.1, **({"perf/step_s": 36.0} if step % 4 else {})} for step in range(4 * starts)]
+    folder = run(tmp_path / "run", *steps, {"train_loss": 0.1}).parent
+    lines = [json.dumps(asdict(Record(group, "pi", scored=Scored("pi", 1.0, 0)))) for group in range(8 * starts)]
+    (folder / "rollouts.jsonl").write_text("\n".join(lines) + "\n")
+    assert f"run: {3 * starts} steps of 36.0 s, 200 scored rollouts an hour" in told(folder)

@@ -12,7 +12,6 @@ from typing import IO
 
 from harbor_env.errors import UsageError
 from harbor_env.whole_file import write_whole
-from trl_integration.line_files import read_lines
 
 LOG, ROLLOUTS = "log.jsonl", "rollouts.jsonl"
 
@@ -37,11 +36,12 @@ def held(folder: Path) -> IO[bytes]:
 def checkpoints(folder: Path) -> list[Path]:
     """Those that were saved whole, in their order. From one that a run was ended in, nothing can go on."""
     found = [path for path in folder.glob("checkpoint-*") if re.fullmatch(r"checkpoint-\d+", path.name)]
-    return sorted(filter(_whole, found), key=lambda path: int(path.name.rpartition("-")[2]))
+    return sorted(filter(_whole, found), key=_step)
 
 
 def begin(folder: Path, *, resume: bool) -> str | None:
-    """The checkpoint to go on from. What an earlier run logged behind it is put aside, all of it where there is none.
+    """The checkpoint to go on from. What was logged behind it is put aside, for its steps and groups come again; all of
+    it where there is none.
 
     UsageError: to go on there is no checkpoint, or to begin there are some.
     """
@@ -50,24 +50,42 @@ def begin(folder: Path, *, resume: bool) -> str | None:
         raise UsageError(f"{folder} has no whole checkpoint to go on from: leave --resume out to begin.")
     if whole and not resume:
         raise UsageError(f"{folder} has checkpoints of an earlier run: give --resume to go on, or another output_dir.")
-    if resume:
-        return str(whole[-1])
-    for name in (LOG, ROLLOUTS):
-        if (folder / name).exists():
-            (folder / name).rename(_free(folder, name))
-    return None
+    checkpoint = whole[-1] if resume else None
+    _put_aside(folder / LOG, "step", _step(checkpoint) + 1 if checkpoint else 0)
+    _put_aside(folder / ROLLOUTS, "group", _next_group(checkpoint) if checkpoint else 0)
+    return str(checkpoint) if checkpoint else None
 
 
-def cut(log: Path, step: int) -> None:
-    """Take the lines of later steps out of a log: a run that goes on makes those steps again."""
-    if log.exists():
-        kept = [line for line in read_lines(log) if line["step"] <= step]
-        write_whole(log, (json.dumps(line).encode() + b"\n" for line in kept))
+def _put_aside(path: Path, key: str, end: int) -> None:
+    """Leave the lines whose `key` is below `end`; the others, and what was cut short, go to a file beside it."""
+    lines = [line + b"\n" for line in path.read_bytes().splitlines()] if path.exists() else []
+    stands = [_below(line, key, end) for line in lines]
+    if all(stands):
+        return
+    places = (path.with_name(f"{path.name}.{number}") for number in itertools.count(1))
+    aside = next(place for place in places if not place.exists())
+    write_whole(aside, itertools.compress(lines, (not stand for stand in stands)))
+    if any(stands):
+        write_whole(path, itertools.compress(lines, stands))
+    else:
+        path.unlink()
 
 
-def _free(folder: Path, name: str) -> Path:
-    places = (folder / f"{name}.{number}" for number in itertools.count(1))
-    return next(place for place in places if not place.exists())
+def _below(line: bytes, key: str, end: int) -> bool:
+    try:
+        value = json.loads(line)[key]
+    except (ValueError, KeyError, TypeError):
+        return False
+    return isinstance(value, int) and value < end
+
+
+def _step(checkpoint: Path) -> int:
+    return int(checkpoint.name.rpartition("-")[2])
+
+
+def _next_group(checkpoint: Path) -> int:
+    """The group that whoever goes on from the checkpoint begins with."""
+    return int(json.loads((checkpoint / "rollout_state.json").read_bytes()).get("prompt_index", 0))
 
 
 def _whole(checkpoint: Path) -> bool:

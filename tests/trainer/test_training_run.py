@@ -65,6 +65,11 @@ class World:
         lines = _lines(self.folder / "out/rollouts.jsonl")
         return [Record(**{**line, "scored": line["scored"] and Scored(**line["scored"])}) for line in lines]
 
+    def aside(self) -> list[dict[str, Any]]:
+        """The records of rollouts that the second start put aside."""
+        path = self.folder / "out/rollouts.jsonl.1"
+        return _lines(path) if path.exists() else []
+
     def checkpoint(self, step: int) -> dict[str, Any]:
         state: dict[str, Any] = json.loads((self.folder / f"out/checkpoint-{step}/rollout_state.json").read_text())
         return state
@@ -101,22 +106,25 @@ async def test_two_harnesses_are_trained_in_turn_and_a_run_goes_on_where_it_ende
     for harness in HARNESSES:
         assert [step for step in (first, second) if f"harness/{harness}/ratio" in step]
     before = world.records()
-    _check_rollouts(before, first_group=0)
+    _check_rollouts(before)
     assert world.engine.asked.count(BASE) == 2, "the server probed its own engine, and no rollout asked for the base"
 
     await world.train("training.max_steps=3", "--resume")
     assert [step["step"] for step in world.steps()] == [1, 2, 3]
-    _check_rollouts(world.records()[len(before) :], first_group=world.checkpoint(2)["prompt_index"])
+    kept = [record for record in before if record.group < world.checkpoint(2)["prompt_index"]]
+    assert world.records()[: len(kept)] == kept, "each group is told once"
+    assert len(kept) + len(world.aside()) == len(before)
+    _check_rollouts(world.records())
     assert world.engine.loaded == [f"trl-policy-v{version}" for version in range(1, len(world.engine.loaded) + 1)]
     assert set(world.engine.asked) <= {BASE, *world.engine.loaded}
     assert world.checkpoint(3)["prompt_index"] > world.checkpoint(2)["prompt_index"] > 2
 
 
-def _check_rollouts(records: list[Record], first_group: int) -> None:
-    """Groups numbered on from the first, all but the last whole, each in its turn's harness, rewards by the formula."""
+def _check_rollouts(records: list[Record]) -> None:
+    """Groups numbered from 0, all but the last whole, each in its turn's harness, rewards by the formula."""
     turns = rotation(HARNESSES, tasks=len(list(TASKS.glob("*/task.toml"))))
     groups = Counter(record.group for record in records)
-    assert sorted(groups) == list(range(first_group, first_group + len(groups)))
+    assert sorted(groups) == list(range(len(groups)))
     *whole, _ = (groups[number] for number in sorted(groups))
     assert set(whole) == {PER_GROUP}
     assert all(record.harness == turns(record.group) for record in records)
