@@ -41,7 +41,7 @@ from trl_integration.preparation import (
     refuse_unheeded,
     refuse_unknown,
     refuse_wrong_action,
-    tasks_of,
+    shared_tasks,
 )
 from trl_integration.rotation import Shuffled, rotation
 from trl_integration.sessions import RotatingSessionFactory
@@ -76,7 +76,7 @@ def build(config: TrainConfig) -> Any:
     refuse_unknown("training", config.training, AsyncGRPOConfig)
     refuse_unknown("lora", config.lora or {}, LoraConfig)
     refuse_wrong_action(config)
-    tasks = asyncio.run(tasks_of(config.servers[0], config.split, admin_key))
+    tasks = asyncio.run(shared_tasks(config.servers, config.split, admin_key))
     turns = rotation(config.harnesses, tasks=tasks, seed=config.seed)
     plain = {"use_cpu": True, "bf16": False, "gradient_checkpointing": False} if on_cpu else {}
     args = made(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from typing import Any
 
@@ -26,12 +26,27 @@ async def serving(app: web.Application, port: int = 0) -> AsyncIterator[str]:
 
 @asynccontextmanager
 async def task_server(
-    answer: Mapping[str, Any], status: int = 200, port: int = 0, actions: list[dict[str, Any]] | None = None
+    answer: Mapping[str, Any],
+    status: int = 200,
+    port: int = 0,
+    actions: list[dict[str, Any]] | None = None,
+    tasks: Sequence[tuple[str, str]] = (),
 ) -> AsyncIterator[str]:
-    """A fake environment server that is asked how many tasks it has; every step scores and is kept in `actions`."""
+    """A fake environment server that is asked how many tasks it has; every step scores and is kept in `actions`.
+
+    `tasks` are name and instruction of each.
+    """
 
     async def num_tasks(request: web.Request) -> web.Response:
         return web.json_response(answer, status=status)
+
+    async def task_range(request: web.Request) -> web.Response:
+        split = (await request.json())["split"]
+        told = [
+            {"split": split, "index": index, "name": name, "instruction": instruction}
+            for index, (name, instruction) in enumerate(tasks)
+        ]
+        return web.json_response({"tasks": told})
 
     async def episode(request: web.Request) -> web.WebSocketResponse:
         socket = web.WebSocketResponse()
@@ -47,6 +62,7 @@ async def task_server(
 
     app = web.Application()
     app.router.add_post("/harbor_env/num_tasks", num_tasks)
+    app.router.add_post("/harbor_env/task_range", task_range)
     app.router.add_get("/ws", episode)
     async with serving(app, port) as url:
         yield url

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import re
 import socket
 from dataclasses import dataclass
 from types import SimpleNamespace
@@ -22,6 +23,7 @@ from trl_integration.preparation import (
     refuse_unheeded,
     refuse_unknown,
     refuse_wrong_action,
+    shared_tasks,
     tasks_of,
 )
 from trl_integration.rewards import STANDARD
@@ -152,3 +154,33 @@ async def test_a_split_without_tasks_is_refused_at_once(answer: dict[str, Any], 
     async with task_server(answer, status) as url:
         with pytest.raises(UsageError, match=said):
             await tasks_of(url, "dev")
+
+
+TASKS = (("sum", "Add."), ("count", "Count."))
+
+
+@pytest.mark.parametrize(
+    ("other", "said"),
+    [
+        (TASKS[:1], "{0} has 2 tasks, {1} has 1"),
+        (TASKS[::-1], "task 0 is sum at {0}, and count at {1}"),
+        ((TASKS[0], ("count", "Count twice.")), "task 1, count, says one thing at {0} and another at {1}"),
+    ],
+)
+async def test_servers_with_other_tasks_than_the_first_are_refused_by_name(
+    other: tuple[tuple[str, str], ...], said: str
+) -> None:
+    async with (
+        task_server({"num_tasks": 2}, tasks=TASKS) as first,
+        task_server({"num_tasks": 2}, tasks=TASKS) as same,
+        task_server({"num_tasks": len(other)}, tasks=other) as third,
+    ):
+        assert await shared_tasks([first, same], "train") == 2
+        with pytest.raises(UsageError, match=re.escape(said.format(first, third))):
+            await shared_tasks([first, same, third], "train")
+
+
+async def test_every_server_of_a_run_is_waited_for() -> None:
+    async with task_server({"num_tasks": 2}, tasks=TASKS) as first:
+        with pytest.raises(UsageError, match="start one with `openenv-harbor serve`"):
+            await shared_tasks([first, f"http://127.0.0.1:{free_port()}"], "train", patience=0)

@@ -9,7 +9,7 @@ import asyncio
 import dataclasses
 import sys
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -21,7 +21,7 @@ from harbor_env.agent_kwargs import AgentKwargs, checked, read_agent_kwargs
 from harbor_env.client import HarborEnv
 from harbor_env.errors import UsageError
 from harbor_env.lookup import import_object
-from harbor_env.models import HarborAction
+from harbor_env.models import HarborAction, TaskRef
 from harbor_env.outcome import one_line
 from trl_integration.config import TrainConfig
 from trl_integration.rewards import STANDARD, Reward, compose, correctness
@@ -157,3 +157,39 @@ async def tasks_of(server: str, split: str, admin_key: str = "", patience: float
     if tasks < 1:
         raise UsageError(f"The environment server at {server} has no tasks in the split {split!r}.")
     return tasks
+
+
+async def shared_tasks(servers: Sequence[str], split: str, admin_key: str = "", patience: float = PATIENCE) -> int:
+    """How many tasks the split has on each of the servers, once all of them answer.
+
+    UsageError: one has others, or in another order. A group's rollouts go to any server, and run the task at one place.
+    """
+    counts = await asyncio.gather(*(tasks_of(server, split, admin_key, patience) for server in servers))
+    if len(servers) > 1:
+        told = await asyncio.gather(*(_told(server, split, admin_key) for server in servers))
+        for server, tasks in zip(servers[1:], told[1:], strict=True):
+            if difference := _difference((servers[0], told[0]), (server, tasks)):
+                raise UsageError(f"The split {split!r} differs: {difference}. Serve one dataset on all of them.")
+    return counts[0]
+
+
+async def _told(server: str, split: str, admin_key: str) -> list[TaskRef]:
+    try:
+        return await HarborEnv(server, admin_key=admin_key).tasks(split)
+    except (OSError, aiohttp.ClientError, RuntimeError, ValueError) as error:
+        raise UsageError(
+            f"The environment server at {server} does not tell its tasks: {one_line(str(error))}"
+        ) from None
+
+
+def _difference(one: tuple[str, Sequence[TaskRef]], other: tuple[str, Sequence[TaskRef]]) -> str:
+    """The first difference of two servers' tasks, empty where there is none."""
+    (here, ours), (there, theirs) = one, other
+    if len(ours) != len(theirs):
+        return f"{here} has {len(ours)} tasks, {there} has {len(theirs)}"
+    for index, (mine, yours) in enumerate(zip(ours, theirs, strict=True)):
+        if mine.name != yours.name:
+            return f"task {index} is {mine.name} at {here}, and {yours.name} at {there}"
+        if mine.instruction != yours.instruction:
+            return f"task {index}, {mine.name}, says one thing at {here} and another at {there}"
+    return ""

@@ -80,6 +80,14 @@ def one_rollout(given: dict[str, Any]) -> None:
         session.close()
 
 
+async def test_a_run_asks_every_server_for_its_tasks(model: Path, tmp_path: Path) -> None:
+    async with task_server({"num_tasks": 5}) as first, task_server({"num_tasks": 5}, tasks=[("t", "")]) as second:
+        with pytest.raises(UsageError, match=f"{first} has 0 tasks, {second} has 1"):
+            await asyncio.to_thread(
+                build, run_of(model, "http://127.0.0.1:9", first, tmp_path, servers=[first, second])
+            )
+
+
 @pytest.mark.filterwarnings("default")
 async def test_a_run_that_goes_on_finds_no_adapters_of_an_earlier_one_loaded(model: Path, tmp_path: Path) -> None:
     fake = FakeVllm(model, str)
