@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from trl_integration.config import load
+from trl_integration.rotation import rotation
 
 FILE = """
 model: folder
@@ -39,6 +40,14 @@ def test_settings_on_the_command_line_are_laid_over_the_file(tmp_path: Path) -> 
         ("servers=3", "servers is not a name or a list of names"),
         ("harnesses=[pi, 3]", "harnesses is not a name or a list of names"),
         ("harnesses=[pi", "is not YAML"),
+        ("harnesses=[{harnesses: [pi]}, {harnesses: [codex]}]", "Every stage but the last has a number of groups"),
+        ("harnesses=[{harnesses: [pi], groups: 3}]", "The last stage goes on to the run's end"),
+        ("harnesses=[{harnesses: [pi], groups: 0}, {harnesses: [codex]}]", "Every stage but the last"),
+        ("harnesses=[{harnesses: [pi], groups: many}, {harnesses: [codex]}]", "a stage is such as"),
+        ("harnesses=[{pi: 3}, {codex: 1}]", "a stage is such as"),
+        ("harnesses=[{harnesses: [pi], groups: 3}, codex]", "a stage is such as .* not 'codex'"),
+        ("harnesses=[{harnesses: [{harnesses: pi}], groups: 3}, {harnesses: pi}]", "not a name or a list of names"),
+        ("harnesses=[{harnesses: [pi, pi], groups: 3}, {harnesses: pi}]", "A harness is named twice"),
         ("harnesses=[pi, pi]", "harnesses: A harness is named twice"),
         ("harnesses={pi: many}", "harnesses: a weight is a number"),
         ("harnesses={pi: .nan}", "harnesses: Weights are finite"),
@@ -88,3 +97,13 @@ def test_a_key_that_is_no_word_is_unknown_beside_one_that_is(tmp_path: Path) -> 
     path.write_text(FILE + "1: 2\nfoo: 3\n")
     with pytest.raises(ValueError, match="Unknown settings: 1, foo"):
         load(path)
+
+
+def test_stages_are_a_schedule(tmp_path: Path) -> None:
+    path = tmp_path / "train.yaml"
+    path.write_text(FILE)
+    stages = "[{harnesses: pi, groups: 100}, {harnesses: {pi: 1, codex: 0}, groups: 20}, {harnesses: [codex, pi]}]"
+    plan = rotation(load(path, [f"harnesses={stages}"]).harnesses, tasks=7)
+    assert plan.harnesses == ("pi", "codex")
+    assert {plan(group) for group in range(120)} == {"pi"}
+    assert {plan(group) for group in (120, 121)} == {"codex", "pi"}

@@ -3,7 +3,7 @@
     model: .cache/models/smollm2-sft
     engine_url: http://127.0.0.1:8000
     servers: [http://127.0.0.1:8001]
-    harnesses: [mini-swe-agent, pi]          # or {mini-swe-agent: 3, pi: 1}
+    harnesses: [mini-swe-agent, pi]          # or {mini-swe-agent: 3, pi: 1}, or stages of either
     split: train
     training: {max_steps: 100, learning_rate: 2.0e-4, num_generations: 8}
     lora: {r: 16}
@@ -25,7 +25,7 @@ from typing import Any
 
 import yaml
 
-from trl_integration.rotation import rotation
+from trl_integration.rotation import Harnesses, Stage, rotation
 
 GROUPS = ("budgets", "action", "training", "lora")
 """Settings that hold settings."""
@@ -43,13 +43,13 @@ LEAST = {"retries": 0, "stop_after": 1, "stop_after_groups": 1}
 class TrainConfig:
     """`engine` is the engine's kind and `served_model` its name for the model; `admin_key_env` names a variable.
 
-    `shuffle` false takes the tasks in the order of their names. `bonus` false leaves the efficiency bonus out.
-    `reward` as `module:name` replaces both.
+    `harnesses` are names that take turns, weights by name, or stages of these. `shuffle` false takes the tasks in the
+    order of their names. `bonus` false leaves the efficiency bonus out. `reward` as `module:name` replaces both.
     """
 
     model: str
     servers: tuple[str, ...]
-    harnesses: tuple[str, ...] | Mapping[str, float]
+    harnesses: Harnesses
     output_dir: str
     engine_url: str = "http://127.0.0.1:8000"
     engine: str = "vllm"
@@ -124,17 +124,32 @@ def _refuse_other_kinds(config: TrainConfig) -> None:
             raise ValueError(f"{url!r} is no address such as http://127.0.0.1:8000.")
 
 
-def _harnesses(given: Any) -> tuple[str, ...] | Mapping[str, float]:
-    weighed = isinstance(given, Mapping)
-    if weighed and not all(isinstance(weight, Real) for weight in given.values()):
-        raise ValueError("harnesses: a weight is a number, such as {mini-swe-agent: 3, pi: 1}.")
-    names = _names("harnesses", list(given) if weighed else given)
-    found: tuple[str, ...] | Mapping[str, float] = given if weighed else names
+def _harnesses(given: Any) -> Harnesses:
+    in_stages = isinstance(given, list | tuple) and any(isinstance(one, Mapping) for one in given)
+    found = tuple(_stage(one) for one in given) if in_stages else _mix(given)
     try:
         rotation(found)
     except ValueError as error:
         raise ValueError(f"harnesses: {error}") from None
     return found
+
+
+def _stage(given: Any) -> Stage:
+    groups = given.get("groups") if isinstance(given, Mapping) else None
+    whole = groups is None or (isinstance(groups, int) and not isinstance(groups, bool))
+    if not isinstance(given, Mapping) or not {"harnesses"} <= set(given) <= {"harnesses", "groups"} or not whole:
+        raise ValueError(f"harnesses: a stage is such as {{harnesses: [mini-swe-agent], groups: 100}}, not {given!r}.")
+    return Stage(_mix(given["harnesses"]), groups)
+
+
+def _mix(given: Any) -> tuple[str, ...] | Mapping[str, float]:
+    """Names that take turns, or their weights."""
+    if not isinstance(given, Mapping):
+        return _names("harnesses", given)
+    if not all(isinstance(weight, Real) for weight in given.values()):
+        raise ValueError("harnesses: a weight is a number, such as {mini-swe-agent: 3, pi: 1}.")
+    _names("harnesses", list(given))
+    return given
 
 
 class _Loader(yaml.SafeLoader):  # type: ignore[misc]

@@ -113,11 +113,40 @@ def _order(tasks: int, seed: int) -> tuple[int, ...]:
     return tuple(sorted(range(tasks), key=lambda index: _uniform(f"task {seed}/{index}")))
 
 
-def rotation(harnesses: Sequence[str] | Mapping[str, float], *, tasks: int = 0, seed: int = 0) -> RoundRobin | Weighted:
-    """What a configuration means: a list takes turns, a mapping of names to weights is drawn from."""
+@dataclass(frozen=True, slots=True)
+class Stage:
+    """A part of a run: `groups` groups in `harnesses`, in turn or drawn by weight. None: to the run's end."""
+
+    harnesses: Sequence[str] | Mapping[str, float]
+    groups: int | None = None
+
+
+Harnesses = Sequence[str] | Mapping[str, float] | Sequence[Stage]
+"""What a configuration says of them."""
+
+
+def rotation(harnesses: Harnesses, *, tasks: int = 0, seed: int = 0) -> Rotation:
+    """What a configuration means: a list takes turns, a mapping of names to weights is drawn from, stages follow.
+
+    ValueError: it means nothing.
+    """
     if isinstance(harnesses, Mapping):
         return Weighted(tuple(harnesses), tuple(float(weight) for weight in harnesses.values()), seed)
-    return RoundRobin(tuple(harnesses), tasks)
+    names = tuple(one for one in harnesses if isinstance(one, str))
+    stages = tuple(one for one in harnesses if isinstance(one, Stage))
+    return _schedule(stages, tasks, seed) if stages else RoundRobin(names, tasks)
+
+
+def _schedule(stages: Sequence[Stage], tasks: int, seed: int) -> Schedule:
+    starts = [0]
+    for stage in stages[:-1]:
+        if stage.groups is None or stage.groups < 1:
+            raise ValueError("Every stage but the last has a number of groups.")
+        starts.append(starts[-1] + stage.groups)
+    if stages[-1].groups is not None:
+        raise ValueError("The last stage goes on to the run's end and has no number of groups.")
+    rotations = (rotation(stage.harnesses, tasks=tasks, seed=seed) for stage in stages)
+    return Schedule(tuple(zip(starts, rotations, strict=True)))
 
 
 def _need(harnesses: tuple[str, ...]) -> None:
