@@ -43,8 +43,10 @@ def facts(
     yield bool(scored), f"{len(records)} rollouts, {len(scored)} scored"
     strange = sum(entry.get("groups/reward_wrong_total") or 0 for entry in logged)
     yield not strange, f"{strange:g} rewards trained that no rollout has"
+    found = audit(records, STANDARD)
+    told = f"{found.without_contrast} without contrast, {found.bonus_only} whose only contrast was the bonus"
+    yield True, f"{found.groups} groups: {told}"
     if standard:
-        found = audit(records, STANDARD)
         yield not found.wrong, f"{found.rollouts} rewards recomputed, {len(found.wrong)} wrong {found.wrong[:3]}"
 
 

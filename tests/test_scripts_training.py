@@ -12,9 +12,10 @@ import pytest
 from scripts.check_training import facts
 from scripts.plot import PANELS, curves, main
 from scripts.training_time import told
+from trl_integration.line_files import append_lines
 from trl_integration.metrics import harness_metrics
 from trl_integration.records import Record
-from trl_integration.rewards import Scored
+from trl_integration.rewards import STANDARD, Scored
 
 
 def run(folder: Path, *steps: dict[str, Any]) -> Path:
@@ -109,3 +110,15 @@ def test_rollouts_an_hour_are_those_of_the_steps_that_have_a_duration(tmp_path: 
     lines = [json.dumps(asdict(Record(group, "pi", scored=Scored("pi", 1.0, 0)))) for group in range(8 * starts)]
     (folder / "rollouts.jsonl").write_text("\n".join(lines) + "\n")
     assert f"run: {3 * starts} steps of 36.0 s, 200 scored rollouts an hour" in told(folder)
+
+
+@pytest.mark.parametrize("standard", [True, False])
+def test_groups_that_teach_nothing_or_only_brevity_are_told(tmp_path: Path, standard: bool) -> None:
+    """Of four groups one has no contrast and two only that of their tool calls."""
+    log = run(tmp_path / "run", FIRST)
+    scores = [[(1.0, 2), (1.0, 2)], [(1.0, 2), (1.0, 3)], [(1.0, 0), (1.0, 9)], [(1.0, 1), (0.0, 1)]]
+    scored = [(group, Scored("pi", *got)) for group, both in enumerate(scores) for got in both]
+    records = [Record(group, "pi", scored=score, reward=STANDARD(score)) for group, score in scored]
+    append_lines(log.parent / "rollouts.jsonl", map(asdict, records))
+    found = list(facts(log.parent, 1, ["pi"], standard=standard))
+    assert (True, "4 groups: 1 without contrast, 2 whose only contrast was the bonus") in found
