@@ -64,6 +64,7 @@ class FakeOptions:
     fork_threshold_tokens: int = 1024
     log_completions: bool = False
     max_tool_calling_iterations: int | None = None
+    max_steps: int = 100
     num_generations: int = 8
     num_completions_to_print: int | None = None
     request_timeout: int = 600
@@ -88,6 +89,11 @@ def test_an_option_that_does_not_exist_is_refused_by_its_name() -> None:
 def test_a_group_of_one_which_is_never_trained_is_refused() -> None:
     with pytest.raises(UsageError, match="one rollout alone is never trained"):
         refuse_unheeded(FakeOptions(num_generations=1))
+
+
+def test_a_run_that_only_epochs_would_end_is_refused() -> None:
+    with pytest.raises(UsageError, match=r"training\.max_steps ends a run"):
+        refuse_unheeded(FakeOptions(max_steps=-1))
 
 
 @pytest.mark.parametrize("name", ["output_dir", "seed", "vllm_server_base_url", "logging_steps"])

@@ -118,6 +118,11 @@ def refuse_unheeded(args: Any) -> None:
     for name, instead in UNHEEDED.items():
         if getattr(args, name) != defaults[name]:
             raise UsageError(f"training.{name} has no effect on rollouts in a harness: {instead}. Leave it out.")
+    if not isinstance(args.max_steps, int) or args.max_steps < 1:
+        raise UsageError(
+            "training.max_steps ends a run: give a number of steps. num_train_epochs would count the groups that are "
+            "trained, and after --resume others as well."
+        )
     if args.num_generations < 2:
         raise UsageError(
             "training.num_generations is the size of a group, and one rollout alone is never trained: give 2."

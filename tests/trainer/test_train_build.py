@@ -26,9 +26,10 @@ def model(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return tiny_model(tmp_path_factory.mktemp("trained") / "model")
 
 
-def run_of(model: Path, engine: str, server: str, output: Path, **given: Any) -> Any:
+def run_of(model: Path, engine: str, server: str, output: Path, /, **given: Any) -> Any:
     own = {"model": str(model), "servers": server, "harnesses": "pi", "output_dir": str(output), "engine_url": engine}
-    return settings({**own, "lora": LORA, **given})
+    training = {"max_steps": 1, **given.pop("training", {})}
+    return settings({**own, "lora": LORA, "training": training, **given})
 
 
 @pytest.mark.filterwarnings("default")
@@ -105,9 +106,10 @@ async def test_a_run_that_goes_on_finds_no_adapters_of_an_earlier_one_loaded(mod
         ({"training": {"log_completions": True}}, "log_completions"),
         ({"training": {"min_p": 0.1}}, "min_p"),
         ({"training": {"steps": 1}}, "steps"),
-        ({"training": {"max_steps": "many"}}, "training: "),
+        ({"training": {"max_steps": "many"}}, "max_steps ends a run"),
         ({"training": {"save_strategy": "never"}}, "training: never is not a valid"),
         ({"training": {"num_generations": 1}}, "one rollout alone"),
+        ({"training": {"max_steps": -1, "num_train_epochs": 2}}, "max_steps ends a run"),
         ({"lora": {"r": 0}}, "lora: "),
         ({"lora": {"r": "x"}}, "lora: "),
         ({"action": {"waarm": True}}, "waarm"),
