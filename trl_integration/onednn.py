@@ -1,7 +1,8 @@
 """float32 linear layers by oneDNN, from their weights as they are.
 
 torch gives float32 products on x86 to MKL, which keeps its widest instructions for one maker's processors; oneDNN takes
-them wherever they are. No weight is packed ahead, so one that changes in place is the one that is used.
+them wherever they are. No weight is packed ahead, so one that changes in place is the one that is used. Products that a
+library writes as `torch.mm` stay torch's own, as the ones with the output embedding in TRL's loss.
 """
 
 from __future__ import annotations
@@ -9,6 +10,7 @@ from __future__ import annotations
 from typing import Any
 
 import torch
+from torch.autograd.function import once_differentiable
 from torch.nn import functional
 
 AVAILABLE = bool(torch.backends.mkldnn.is_available()) and hasattr(torch.ops.mkldnn, "_linear_pointwise")
@@ -16,22 +18,35 @@ _plain_linear = functional.linear
 
 
 def linear(x: torch.Tensor, weight: torch.Tensor, bias: torch.Tensor | None = None) -> torch.Tensor:
-    """`torch.nn.functional.linear`: x (..., in), weight (out, in), bias (out); gradients for all three.
+    """`torch.nn.functional.linear`: x (..., in), weight (out, in), bias (out); gradients for all three, of first order.
 
-    Anything but float32 on a CPU goes torch's own way, and so does all where torch has no oneDNN.
+    Anything but plain float32 tensors on a CPU goes torch's own way, with its errors, and all does where torch has no
+    oneDNN. RuntimeError: a gradient of a gradient is asked for.
     """
-    if not _suits(x, weight):
+    if not _suits(x, weight, bias):
         return _plain_linear(x, weight, bias)
     if not torch.is_grad_enabled():
         return product(x, weight, bias)
     return _Linear.apply(x, weight, bias)
 
 
-def _suits(x: torch.Tensor, weight: torch.Tensor) -> bool:
-    if torch.is_autocast_enabled("cpu") or x.device.type != "cpu" or not AVAILABLE:
+def _suits(x: torch.Tensor, weight: torch.Tensor, bias: torch.Tensor | None) -> bool:
+    """A transform, a tracer, a nested or a mixed call is torch's to do or to refuse."""
+    if not AVAILABLE or torch.is_autocast_enabled("cpu") or torch.jit.is_tracing():
         return False
-    both = bool(x.dtype == torch.float32 and weight.dtype == torch.float32)
-    return both and weight.ndim == 2 and x.numel() > 0
+    if torch._C._functorch.peek_interpreter_stack() is not None:
+        return False
+    given = (x, weight) if bias is None else (x, weight, bias)
+    if not all(map(_plain, given)) or weight.ndim != 2 or not x.ndim or not x.numel() or not weight.numel():
+        return False
+    return x.shape[-1] == weight.shape[1] and (bias is None or bias.shape == weight.shape[:1])
+
+
+def _plain(tensor: torch.Tensor) -> bool:
+    usual = (
+        type(tensor) in (torch.Tensor, torch.nn.Parameter) and tensor.layout == torch.strided and not tensor.is_nested
+    )
+    return bool(usual and tensor.dtype == torch.float32 and tensor.device.type == "cpu")
 
 
 def product(x: torch.Tensor, weight: torch.Tensor, bias: torch.Tensor | None = None) -> torch.Tensor:
@@ -46,9 +61,10 @@ class _Linear(torch.autograd.Function):  # type: ignore[misc]
         return product(x, weight, bias)
 
     @staticmethod
-    def backward(ctx: Any, *grads: torch.Tensor) -> tuple[torch.Tensor | None, ...]:
+    @once_differentiable  # type: ignore[untyped-decorator]
+    def backward(ctx: Any, grad: torch.Tensor) -> tuple[torch.Tensor | None, ...]:
         x, weight = ctx.saved_tensors
-        grad = grads[0].contiguous()
+        grad = grad.contiguous()
         rows = grad.reshape(-1, grad.shape[-1])
         of_x = product(grad, weight.t().contiguous()) if ctx.needs_input_grad[0] else None
         of_weight = of_bias = None
@@ -60,5 +76,5 @@ class _Linear(torch.autograd.Function):  # type: ignore[misc]
 
 
 def use_in_torch() -> None:
-    """Every linear layer of this process, now and later, goes through `linear`."""
+    """Every linear layer of this process, whoever made it, goes through `linear` from now on."""
     functional.linear = linear

@@ -8,6 +8,7 @@ plugins are not told the configuration, and the layers are packed before the wei
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -25,14 +26,24 @@ def register() -> None:
     from vllm.distributed.weight_transfer.factory import WeightTransferEngineFactory
     from vllm.model_executor.layers import utils
 
-    utils.dispatch_cpu_unquantized_gemm = leave_unpacked
+    utils.dispatch_cpu_unquantized_gemm = unpacked(utils.dispatch_cpu_unquantized_gemm)
     if BACKEND not in WeightTransferEngineFactory._registry:
         WeightTransferEngineFactory.register_engine(BACKEND, file_engine())
 
 
-def leave_unpacked(layer: Any, remove_weight: bool) -> None:
-    """In place of vLLM's choice of a kernel for `layer`: its weight stays where it is."""
-    layer.cpu_linear = onednn.linear
+def unpacked(choose: Callable[[Any, bool], None]) -> Callable[[Any, bool], None]:
+    """In place of `choose`, vLLM's choice of a kernel for a layer: the weight of a linear layer stays where it is.
+
+    A layer without a matrix (a convolution, one still without values) is left to vLLM, which relies on its packing.
+    """
+
+    def leave(layer: Any, remove_weight: bool) -> None:
+        if layer.weight.is_meta or layer.weight.ndim != 2:
+            choose(layer, remove_weight)
+        else:
+            layer.cpu_linear = onednn.linear
+
+    return leave
 
 
 def file_engine() -> type[Any]:
