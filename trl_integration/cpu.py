@@ -1,7 +1,7 @@
 """Lets TRL's `AsyncGRPOTrainer` run without a GPU: attention over packed rows by torch itself.
 
 TRL packs a batch into a prefix tree and attends to it with a CUDA kernel fetched from the hub, and asks CUDA how fast
-the device is. Both are replaced, once, for a process that has no CUDA device.
+the device is. Both are replaced, once, for a process that has no CUDA device, and so are torch's linear layers.
 """
 
 from __future__ import annotations
