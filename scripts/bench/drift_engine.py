@@ -9,7 +9,6 @@ sampled text as vLLM's parsers do. `POST /case {"name"}` starts a case; `GET /sa
 from __future__ import annotations
 
 import argparse
-import json
 from pathlib import Path
 from typing import Any
 
@@ -22,7 +21,8 @@ from starlette.routing import Route
 from transformers import AutoTokenizer
 
 from bench.drift_cases import CASES, Case
-from bench.fake_engine import Message, generate_answer, logprob, named, probe_answer
+from bench.fake_engine import generate_answer, logprob, probe_answer
+from bench.vllm_chat import answer, read_reply, render
 
 
 class DriftEngine:
@@ -62,59 +62,12 @@ class DriftEngine:
         body = orjson.loads(await request.body())
         if "drift" not in str(body["messages"][0]["content"])[:200]:
             return _json(probe_answer(body))
-        prompt = self.render(body)
-        text = self.case.text(self.turn)
+        prompt = render(self.hugging, body, enable_thinking=self.case.thinking)
+        message = read_reply(self.case.text(self.turn))
         ids = self.sample(prompt)
-        message = parsed(text, self.turn)
-        choice = {"index": 0, "message": message, "finish_reason": "tool_calls" if "tool_calls" in message else "stop"}
-        choice |= {"token_ids": ids, "logprobs": {"content": [named(token, logprob(token)) for token in ids]}}
-        usage = {"prompt_tokens": len(prompt), "completion_tokens": len(ids), "total_tokens": len(prompt) + len(ids)}
-        answer = {
-            "id": f"c{self.turn}",
-            "object": "chat.completion",
-            "created": 0,
-            "model": "fake",
-            "choices": [choice],
-        }
-        return _json(answer | {"prompt_token_ids": prompt, "usage": usage})
-
-    def render(self, body: Message) -> list[int]:
-        messages = []
-        for message in body["messages"]:
-            content = message.get("content") or ""
-            if isinstance(content, list):
-                content = "\n".join(part.get("text", "") for part in content)
-            shaped = {**message, "content": content}
-            reasoning = shaped.pop("reasoning", None) or shaped.get("reasoning_content")
-            if reasoning:
-                shaped["reasoning_content"] = reasoning
-            for call in shaped.get("tool_calls") or ():
-                call["function"]["arguments"] = json.loads(call["function"]["arguments"] or "{}")
-            messages.append(shaped)
-        text = self.hugging.apply_chat_template(
-            messages,
-            tools=body.get("tools"),
-            add_generation_prompt=True,
-            tokenize=False,
-            enable_thinking=self.case.thinking,
-        )
-        found: list[int] = self.tokenizer.encode(text, add_special_tokens=False).ids
-        return found
-
-
-def parsed(text: str, turn: int) -> Message:
-    """What vLLM's reasoning and Hermes parsers make of a reply."""
-    message: Message = {"role": "assistant", "content": None}
-    if text.startswith("<think>"):
-        reasoning, _, text = text.removeprefix("<think>").partition("</think>")
-        message["reasoning"], text = reasoning.strip("\n"), text.lstrip("\n")
-    before, _, call = text.partition("<tool_call>")
-    message["content"] = before or None
-    if call:
-        spelled = json.loads(call.removesuffix("</tool_call>").strip())
-        function = {"name": spelled["name"], "arguments": json.dumps(spelled["arguments"], ensure_ascii=False)}
-        message["tool_calls"] = [{"id": f"call_{turn}", "type": "function", "function": function}]
-    return message
+        for call in message.get("tool_calls") or ():
+            call["id"] = f"call_{self.turn}"
+        return _json(answer(message, prompt, ids, list(map(logprob, ids)), "stop"))
 
 
 def _json(document: Any) -> Response:
