@@ -34,8 +34,13 @@ def solve(messages: Sequence[Message], tools: Sequence[Tool]) -> Message:
     command = f"cd /app && {solution}" if solution else "true"
     if "COMPLETE_TASK_AND_SUBMIT_FINAL_OUTPUT" in told:
         command = f"{command} && {SUBMIT}"
+    return Message("assistant", tool_calls=(shell_call(shell, command),))
+
+
+def shell_call(shell: Tool, command: str) -> ToolCall:
+    """The command in the field the shell takes it in."""
     field = "cmd" if "cmd" in shell.parameters.get("properties", {}) else "command"
-    return Message("assistant", tool_calls=(ToolCall("", shell.name, json.dumps({field: command})),))
+    return ToolCall("", shell.name, json.dumps({field: command}))
 
 
 @cache
