@@ -15,7 +15,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 SCRIPTS = Path(__file__).resolve().parent.parent
-READY_WITHIN = 120.0
+READY_WITHIN = 600.0
+"""Seconds: a machine whose cores train something else starts a program many times slower."""
 
 
 @dataclass(frozen=True)
