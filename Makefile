@@ -121,6 +121,10 @@ bench-server: $(STAMP)  ## 64 rollouts at once through one environment server (n
 bench: $(STAMP)  ## the gateway beside OpenEnv's capture proxy and a bare pass-through (minutes; needs npm)
 	$(BIN)/python scripts/bench_gateway.py --tokenizer $(QWEN3)
 
+.PHONY: bench-rows
+bench-rows: $(STAMP)  ## what a trainer gets of finished rollouts, here and of OpenEnv's capture proxy: ROLLOUTS=DIR
+	$(BIN)/python scripts/compare_rows.py $(or $(ROLLOUTS),.cache/learn/test/sft)
+
 .PHONY: tasks
 tasks: $(STAMP)  ## write the bundled tasks again
 	$(BIN)/python scripts/make_tasks.py
