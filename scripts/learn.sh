@@ -157,13 +157,12 @@ checkpoints() { # NAME: the whole ones, in their order
 }
 
 reinforce() { # NAME
-    local config="$EXPERIMENT/train.yaml" harnesses=${TRAINED_IN[$1]} steps resume=
-    steps=$("$TRAIN" -c "import sys, yaml; print(yaml.safe_load(open(sys.argv[1]))['training']['max_steps'])" "$config")
+    local config="$EXPERIMENT/train.yaml" harnesses=${TRAINED_IN[$1]} steps=${STEPS[$1]} resume=
     [ "$(basename "$(checkpoints "$1" | tail -n 1)")" != "checkpoint-$steps" ] || return 0
     [ -z "$(checkpoints "$1")" ] || resume=--resume
     serve "$OUT/sft"
     say "reinforcement learning: $1 ($harnesses), $steps steps"
-    train "$config" model="$OUT/sft" output_dir="$OUT/$1" harnesses="[$harnesses]" $resume
+    train "$config" model="$OUT/sft" output_dir="$OUT/$1" harnesses="[$harnesses]" training.max_steps="$steps" $resume
     "$TRAIN" scripts/check_training.py "$OUT/$1" --steps "$steps" --harnesses "$harnesses"
 }
 
@@ -193,6 +192,7 @@ everything() {
         reinforce "$run"
         evaluate "$run" "$(merged "$run" "$(checkpoints "$run" | tail -n 1)")" test 2
     done
+    evaluate "$BESIDE_SINGLE" "$(merged multi "$OUT/multi/checkpoint-${BESIDE_SINGLE##*-}")" test 2
     for run in $RUNS; do
         mapfile -t saved < <(checkpoints "$run")
         for checkpoint in "${saved[@]}"; do
@@ -212,8 +212,8 @@ report() {
     done
     say "on the test tasks, against the start"
     "$TRAIN" scripts/evaluate.py compare "$OUT/test/sft" "${tested[@]}"
-    say "each of $RUNS against the first of them"
-    "$TRAIN" scripts/evaluate.py compare "${tested[@]}"
+    say "trained in one harness, beside as many steps in both, cell by cell"
+    "$TRAIN" scripts/evaluate.py compare --cells "$OUT/test/$BESIDE_SINGLE" "$OUT/test/single"
     say "on the dev tasks: the model as it comes, the start, every checkpoint"
     "$TRAIN" scripts/evaluate.py compare "$OUT/dev/sft" "$OUT/dev/base" "${steps[@]}"
     for run in $RUNS; do "$TRAIN" scripts/training_time.py "$OUT/$run"; done

@@ -12,7 +12,9 @@ SFT_OPTIONS=(--epochs 0.75 --lr 2e-4 --batch 4 --schedule constant_with_warmup -
 LIMITS=(--temperature 1 --max-reply-tokens 120 --max-calls 3 --max-output-tokens 300 --agent-timeout 90)
 # Runs of reinforcement learning, each with its harnesses.
 RUNS="multi single"
-declare -A TRAINED_IN=([multi]=$HARNESSES [single]=mini-swe-agent)
+declare -A TRAINED_IN=([multi]=$HARNESSES [single]=mini-swe-agent) STEPS=([multi]=60 [single]=40)
+# What the single-harness run is compared with: the other run after as many steps.
+BESIDE_SINGLE=multi-40
 SMOKE_SETTINGS=(training.max_steps=3 training.num_generations=4 training.per_device_train_batch_size=8
     training.max_inflight_tasks=8 training.max_completion_length=60 'training.save_strategy="no"' budgets.max_calls=2
     reward=experiments.smollm2.rewards:brevity)
