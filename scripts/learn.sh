@@ -185,7 +185,6 @@ everything() {
     all_tasks
     teach
     fine_tune
-    evaluate base "$OUT/base" dev 1
     evaluate sft "$OUT/sft" dev 1
     evaluate sft "$OUT/sft" test 2
     for run in $RUNS; do
@@ -193,6 +192,7 @@ everything() {
         evaluate "$run" "$(merged "$run" "$(checkpoints "$run" | tail -n 1)")" test 2
     done
     evaluate "$BESIDE_SINGLE" "$(merged multi "$OUT/multi/checkpoint-${BESIDE_SINGLE##*-}")" test 2
+    evaluate base "$OUT/base" dev 1
     for run in $RUNS; do
         mapfile -t saved < <(checkpoints "$run")
         for checkpoint in "${saved[@]}"; do
