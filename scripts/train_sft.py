@@ -2,9 +2,9 @@
 
     .cache/engine/bin/python scripts/train_sft.py sft.jsonl --model MODEL --out FOLDER [--epochs 2] [--lr 3e-5]
 
-Examples are those of scripts/collect_sft.py: the loss falls on what the assistant said. All weights are trained, without
-a GPU in float32 with oneDNN's linear layers. The
-loss of every step goes to OUT/log.jsonl; `--save-every N` leaves models along the way in OUT/checkpoint-STEP.
+Examples are those of scripts/collect_sft.py: the loss falls on what the assistant said. All weights are trained,
+without a GPU in float32 and with oneDNN's linear layers. The loss of every step goes to OUT/log.jsonl; `--save-every N`
+leaves models along the way in OUT/checkpoint-STEP.
 """
 
 from __future__ import annotations
