@@ -77,7 +77,7 @@ def test_what_it_compares_may_have_a_space_in_its_name(out: Path) -> None:
     given = [[word for word in call[1:] if word.startswith(str(out))] for call in calls]
     first, second, third, *times, plot = given
     assert first == [f"{out}/test/{name}" for name in ("sft", "multi", "single")]
-    assert second == [f"{out}/test/multi", f"{out}/test/single"]
+    assert second == [f"{out}/test/multi-40", f"{out}/test/single"]
     assert third == [f"{out}/dev/{name}" for name in ("sft", "base", "multi-20")]
     assert times == [[f"{out}/multi"], [f"{out}/single"]]
     assert plot == [f"{out}/multi/log.jsonl", f"{out}/single/log.jsonl", f"{out}/learning.png"]
