@@ -34,6 +34,7 @@ from trl_integration.engine_state import renew
 from trl_integration.line_files import append_lines
 from trl_integration.output_folder import LOG, ROLLOUTS, begin, checkpoints, held
 from trl_integration.preparation import (
+    adapter,
     chosen_reward,
     given_agents,
     made,
@@ -89,7 +90,7 @@ def build(config: TrainConfig) -> Any:
         **{"report_to": [], **plain, **config.training},
     )
     refuse_unheeded(args)
-    lora = made("lora", LoraConfig, **{"task_type": "CAUSAL_LM", **config.lora}) if config.lora is not None else None
+    lora = adapter(LoraConfig, config.lora) if config.lora is not None else None
     try:
         tokenizer = AutoTokenizer.from_pretrained(config.model)
     except (OSError, ValueError) as error:

@@ -112,6 +112,14 @@ def made(group: str, options: Callable[..., Any], **given: Any) -> Any:
         raise UsageError(f"{group}: {one_line(str(error))}") from error
 
 
+def adapter(options: Callable[..., Any], given: Mapping[str, Any]) -> Any:
+    """`options` is PEFT's `LoraConfig`, which takes any rank until layers are made of it."""
+    found = made("lora", options, **{"task_type": "CAUSAL_LM", **given})
+    if not isinstance(found.r, int) or found.r < 1:
+        raise UsageError(f"lora: r is {found.r!r}, and a rank is a whole number from 1")
+    return found
+
+
 def refuse_unheeded(args: Any) -> None:
     """`args` is TRL's `AsyncGRPOConfig`."""
     defaults = {field.name: field.default for field in dataclasses.fields(args)}
