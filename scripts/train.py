@@ -28,11 +28,11 @@ from transformers import TrainerCallback
 
 from harbor_env.errors import UsageError
 from harbor_env.models import EngineChoice
-from trl_integration.config import TrainConfig, load
+from trl_integration.config import TrainConfig, identity, load
 from trl_integration.cpu import run_without_gpu
 from trl_integration.engine_state import renew
 from trl_integration.line_files import append_lines
-from trl_integration.output_folder import LOG, ROLLOUTS, begin, checkpoints, held
+from trl_integration.output_folder import LOG, ROLLOUTS, begin, checkpoints, held, keep_settings
 from trl_integration.preparation import (
     adapter,
     chosen_reward,
@@ -172,7 +172,7 @@ def main() -> None:
     try:
         # Of several processes the first one writes.
         with held(output) if os.environ.get("RANK", "0") == "0" else nullcontext():
-            checkpoint = place(output, args.resume)
+            checkpoint = place(output, config, args.resume)
             trainer = build(config)
             free_engine(trainer)
             trainer.train(resume_from_checkpoint=checkpoint)
@@ -180,10 +180,12 @@ def main() -> None:
         sys.exit(f"train.py: {error}")
 
 
-def place(output: Path, resume: bool) -> str | None:
+def place(output: Path, config: TrainConfig, resume: bool) -> str | None:
     """The checkpoint to go on from."""
     if os.environ.get("RANK", "0") == "0":
-        return begin(output, resume=resume)
+        checkpoint = begin(output, resume=resume)
+        keep_settings(output, identity(config), resume=resume)
+        return checkpoint
     return str(checkpoints(output)[-1]) if resume else None
 
 

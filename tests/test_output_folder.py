@@ -7,8 +7,9 @@ from pathlib import Path
 import pytest
 
 from harbor_env.errors import UsageError
+from trl_integration.config import build, identity
 from trl_integration.line_files import append_lines, read_lines
-from trl_integration.output_folder import begin, checkpoints, held
+from trl_integration.output_folder import begin, checkpoints, held, keep_settings
 
 
 def saved(output: Path, step: int, **changed: str | None) -> Path:
@@ -87,3 +88,36 @@ def test_a_line_cut_short_takes_no_other_with_it(tmp_path: Path) -> None:
         file.write('{"a": 3, "b')
     append_lines(path, [{"a": 4}])
     assert [line["a"] for line in read_lines(path)] == [1, 2, 4]
+
+
+def test_a_run_goes_on_with_the_settings_it_began_with(tmp_path: Path) -> None:
+    began = {"model": "m", "harnesses": ("a", "b"), "lora": None}
+    keep_settings(tmp_path, began, resume=False)
+    keep_settings(tmp_path, began, resume=True)
+    with pytest.raises(UsageError, match=r"harnesses \['a', 'b'\], now \['b'\].*lora None, now"):
+        keep_settings(tmp_path, {**began, "harnesses": ("b",), "lora": {"r": 4}}, resume=True)
+    keep_settings(tmp_path, began, resume=True)
+    keep_settings(tmp_path, {**began, "model": "other"}, resume=False)
+
+
+def test_stages_of_harnesses_are_written_down(tmp_path: Path) -> None:
+    given = {
+        "model": "m",
+        "servers": "http://a",
+        "output_dir": "o",
+        "lora": {"r": 4},
+        "training": {"num_generations": 4},
+    }
+    stages = [{"harnesses": ["a"], "groups": 3}, {"harnesses": {"a": 1, "b": 2}}]
+    config = build({**given, "harnesses": stages})
+    keep_settings(tmp_path, identity(config), resume=False)
+    keep_settings(tmp_path, identity(config), resume=True)
+    other = build({**given, "harnesses": [{**stages[0], "groups": 4}, stages[1]]})
+    with pytest.raises(UsageError, match="harnesses"):
+        keep_settings(tmp_path, identity(other), resume=True)
+
+
+def test_a_run_begun_without_settings_written_down_goes_on(tmp_path: Path) -> None:
+    keep_settings(tmp_path, {"model": "m"}, resume=True)
+    with pytest.raises(UsageError, match="model 'm', now 'n'"):
+        keep_settings(tmp_path, {"model": "n"}, resume=True)

@@ -18,7 +18,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, fields
+from dataclasses import asdict, dataclass, field, fields
 from numbers import Real
 from pathlib import Path
 from typing import Any
@@ -27,6 +27,7 @@ import yaml
 
 from trl_integration.rotation import Harnesses, Stage, rotation
 
+IDENTITY = ("model", "harnesses", "split", "shuffle", "seed", "lora")
 GROUPS = ("budgets", "action", "training", "lora")
 """Settings that hold settings."""
 NEEDED = ("model", "servers", "harnesses", "output_dir")
@@ -84,6 +85,16 @@ def load(path: Path | None, settings: Sequence[str] = ()) -> TrainConfig:
             raise ValueError(f"{setting!r} is not KEY=VALUE.")
         _set(document, key.split("."), _yaml(value, setting))
     return build(document)
+
+
+def identity(config: TrainConfig) -> dict[str, Any]:
+    """The settings by which a group of rollouts has its task and harness and weights have their shape, as plain values.
+
+    With others a run that goes on would be another one.
+    """
+    settings = asdict(config)
+    group = {"num_generations": config.training.get("num_generations")}
+    return {name: settings[name] for name in IDENTITY} | group
 
 
 def build(document: Mapping[str, Any]) -> TrainConfig:

@@ -7,13 +7,14 @@ import fcntl
 import itertools
 import json
 import re
+from collections.abc import Mapping
 from pathlib import Path
-from typing import IO
+from typing import IO, Any
 
 from harbor_env.errors import UsageError
 from harbor_env.whole_file import write_whole
 
-LOG, ROLLOUTS = "log.jsonl", "rollouts.jsonl"
+LOG, ROLLOUTS, SETTINGS = "log.jsonl", "rollouts.jsonl", "settings.json"
 
 
 def held(folder: Path) -> IO[bytes]:
@@ -54,6 +55,21 @@ def begin(folder: Path, *, resume: bool) -> str | None:
     _put_aside(folder / LOG, "step", _step(checkpoint) + 1 if checkpoint else 0)
     _put_aside(folder / ROLLOUTS, "group", _next_group(checkpoint) if checkpoint else 0)
     return str(checkpoint) if checkpoint else None
+
+
+def keep_settings(folder: Path, settings: Mapping[str, Any], *, resume: bool) -> None:
+    """Write down what makes a run the run it is. UsageError: to go on, other settings are given than it began with."""
+    path = folder / SETTINGS
+    given = json.loads(json.dumps(settings))
+    if resume and path.exists():
+        began = json.loads(path.read_bytes())
+        other = [f"{key} {began.get(key)!r}, now {value!r}" for key, value in given.items() if began.get(key) != value]
+        if other:
+            raise UsageError(
+                f"{folder} began with other settings: {'; '.join(other)}. Give them as they were, or begin anew in "
+                "another output_dir."
+            )
+    write_whole(path, [json.dumps(given, indent=1).encode()])
 
 
 def _put_aside(path: Path, key: str, end: int) -> None:
