@@ -96,6 +96,7 @@ apart() { # NAME OTHER ...: without the tasks of NAME that are worded like one o
     local name=$1 others
     shift
     others=$(for other in "$@"; do find "$OUT/tasks/$other" -name instruction.md -exec md5sum {} +; done | cut -d ' ' -f 1)
+    [ -n "$others" ] || return 0
     find "$OUT/tasks/$name" -name instruction.md -exec md5sum {} + | { grep -F "$others" || true; } | while read -r _ file; do
         rm -r "$(dirname "$file")"
     done
@@ -156,14 +157,17 @@ checkpoints() { # NAME: the whole ones, in their order
     done | sort -V
 }
 
-reinforce() { # NAME
+reinforce() { # NAME: trained to its end, and what that left in order
     local config="$EXPERIMENT/train.yaml" harnesses=${TRAINED_IN[$1]} steps=${STEPS[$1]} resume=
-    [ "$(basename "$(checkpoints "$1" | tail -n 1)")" != "checkpoint-$steps" ] || return 0
-    [ -z "$(checkpoints "$1")" ] || resume=--resume
-    serve "$OUT/sft"
-    say "reinforcement learning: $1 ($harnesses), $steps steps"
-    train "$config" model="$OUT/sft" output_dir="$OUT/$1" harnesses="[$harnesses]" training.max_steps="$steps" $resume
+    [ ! -e "$OUT/$1/.checked" ] || return 0
+    if [ "$(basename "$(checkpoints "$1" | tail -n 1)")" != "checkpoint-$steps" ]; then
+        [ -z "$(checkpoints "$1")" ] || resume=--resume
+        serve "$OUT/sft"
+        say "reinforcement learning: $1 ($harnesses), $steps steps"
+        train "$config" model="$OUT/sft" output_dir="$OUT/$1" harnesses="[$harnesses]" training.max_steps="$steps" $resume
+    fi
     "$TRAIN" scripts/check_training.py "$OUT/$1" --steps "$steps" --harnesses "$harnesses"
+    touch "$OUT/$1/.checked"
 }
 
 train() { # CONFIG SETTING ...

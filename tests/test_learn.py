@@ -83,6 +83,17 @@ def test_what_it_compares_may_have_a_space_in_its_name(out: Path) -> None:
     assert plot == [f"{out}/multi/log.jsonl", f"{out}/single/log.jsonl", f"{out}/learning.png"]
 
 
+def test_a_run_that_was_found_wrong_is_not_passed_over_the_next_time(out: Path) -> None:
+    for name in ("dev/sft/.done", "test/sft/.done", "multi/checkpoint-60/trainer_state.json"):
+        (out / name).parent.mkdir(parents=True)
+        (out / name).touch()
+    for _ in range(2):
+        status, printed, calls = learn(out, 'case "$1" in *check_training*) exit 1 ;; esac')
+        assert status == 1, printed
+        assert calls[-1][0] == "scripts/check_training.py"
+    assert not any("train.py" in word for call in calls for word in call[:1] if "check" not in word)
+
+
 def test_a_word_it_does_not_know_is_refused(out: Path) -> None:
     status, printed, _ = learn(out, "exit 0", "ls")
     assert (status, "there is no ls" in printed) == (2, True), printed
