@@ -1,7 +1,7 @@
 """Evaluates a served model on a split in several harnesses, and compares evaluations.
 
-    scripts/evaluate.py run --name sft --out EVALS --dataset TASKS --split all --harness mini-swe-agent,pi --samples 2 \
-        -- --llm-url http://127.0.0.1:8000 --model policy --tokenizer MODEL --concurrency 8
+    scripts/evaluate.py run --name sft --out EVALS --dataset TASKS --split all --harness mini-swe-agent,pi \\
+        --samples 2 -- --llm-url http://127.0.0.1:8000 --model policy --tokenizer MODEL --concurrency 8
     scripts/evaluate.py compare EVALS/base EVALS/sft EVALS/rl [--cells] [--json]
 
 `run` is a resumable batch of `openenv-harbor rollout` per harness; what stands after `--` goes to it. All harnesses
