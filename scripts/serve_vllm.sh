@@ -7,7 +7,7 @@
 #   WINDOW=8192            context length in tokens
 #   DTYPE=float32
 #
-# To train adapters over it add --enable-lora --max-lora-rank 16 --max-loras 6.
+# To train adapters over it add --enable-lora --max-lora-rank 16 --max-loras 8.
 # On a GPU the same flags matter: --enable-scale-out --logprobs-mode processed_logprobs --enable-prompt-tokens-details.
 set -euo pipefail
 

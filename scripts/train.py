@@ -4,7 +4,7 @@
 
 Needs an environment with TRL (scripts/trainer_env.sh makes one), an engine and an environment server that answer:
 
-    scripts/serve_vllm.sh MODEL 8000 --enable-lora --max-lora-rank 16 --max-loras 6
+    scripts/serve_vllm.sh MODEL 8000 --enable-lora --max-lora-rank 16 --max-loras 8
     openenv-harbor serve --llm-url http://127.0.0.1:8000 --model policy --tokenizer MODEL --dataset TASKS --port 8001
 
 With `lora` and an engine started with --enable-lora, adapters travel as folders; with `weight_folder`, whole weights as
