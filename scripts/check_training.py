@@ -47,7 +47,7 @@ def facts(
     told = f"{found.without_contrast} without contrast, {found.bonus_only} whose only contrast was the bonus"
     yield True, f"{found.groups} groups: {told}"
     if standard:
-        yield not found.wrong, f"{found.rollouts} rewards recomputed, {len(found.wrong)} wrong {found.wrong[:3]}"
+        yield not found.wrong, f"{len(scored)} rewards recomputed, {len(found.wrong)} wrong {found.wrong[:3]}"
 
 
 def main() -> None:

@@ -77,8 +77,6 @@ def build(config: TrainConfig) -> Any:
     refuse_unknown("training", config.training, AsyncGRPOConfig)
     refuse_unknown("lora", config.lora or {}, LoraConfig)
     refuse_wrong_action(config)
-    tasks = asyncio.run(shared_tasks(config.servers, config.split, admin_key))
-    turns = rotation(config.harnesses, tasks=tasks, seed=config.seed)
     plain = {"use_cpu": True, "bf16": False, "gradient_checkpointing": False} if on_cpu else {}
     args = made(
         "training",
@@ -91,6 +89,8 @@ def build(config: TrainConfig) -> Any:
     )
     refuse_unheeded(args)
     lora = adapter(LoraConfig, config.lora) if config.lora is not None else None
+    tasks = asyncio.run(shared_tasks(config.servers, config.split, admin_key))
+    turns = rotation(config.harnesses, tasks=tasks, seed=config.seed)
     try:
         tokenizer = AutoTokenizer.from_pretrained(config.model)
     except (OSError, ValueError) as error:
