@@ -73,3 +73,5 @@ python=$(find_python) || die "no Python 3.12 or later was found: install one (ap
 uv=$(find_uv) || { fetch_uv && uv=$(find_uv); } || die "uv was fetched but does not run: install uv and run make again."
 say "$("$python" --version) at $python, $("$uv" --version)"
 "$uv" sync --frozen --python "$python"
+# What fetches packages at run time looks for uv on the PATH and beside its Python, which has no pip here.
+command -v uv >/dev/null 2>&1 || ln -sf "$(cd "$(dirname "$uv")" && pwd)/$(basename "$uv")" .venv/bin/uv

