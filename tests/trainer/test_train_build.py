@@ -81,6 +81,7 @@ def one_rollout(given: dict[str, Any]) -> None:
         session.close()
 
 
+@pytest.mark.filterwarnings("default")
 async def test_a_run_asks_every_server_for_its_tasks(model: Path, tmp_path: Path) -> None:
     async with task_server({"num_tasks": 5}) as first, task_server({"num_tasks": 5}, tasks=[("t", "")]) as second:
         with pytest.raises(UsageError, match=f"{first} has 0 tasks, {second} has 1"):
