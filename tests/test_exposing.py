@@ -74,14 +74,18 @@ def test_a_way_out_that_cannot_be_had_says_what_to_do(
 async def test_cloudflared_says_its_address_in_a_box_and_ends_with_the_block(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    fake_program(tmp_path / "bin", "cloudflared", f'echo "$@" > asked; cat {DATA}/cloudflared.txt >&2; exec sleep 600')
+    fake_program(
+        tmp_path / "bin",
+        "cloudflared",
+        f'echo "$@" > asked; echo $$ > pid; cat {DATA}/cloudflared.txt >&2; exec sleep 600',
+    )
     monkeypatch.setenv("PATH", str(tmp_path / "bin"), prepend=":")
     async with find_exposer("cloudflared")(door(tmp_path / "scratch")) as url:
         assert url == "https://brave-tokens-walk-home.trycloudflare.com"
         assert (tmp_path / "scratch" / "asked").read_text() == "tunnel --no-autoupdate --url http://127.0.0.1:8123\n"
-        running = [child for child in psutil.Process().children() if "sleep" in child.name()]
-        assert len(running) == 1
-    assert not running[0].is_running()
+        running = psutil.Process(int((tmp_path / "scratch" / "pid").read_text()))
+        assert running.is_running()
+    assert not running.is_running()
 
 
 @pytest.mark.parametrize(
