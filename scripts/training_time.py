@@ -8,12 +8,13 @@ Reads what scripts/train.py writes. The first step of every start has no duratio
 from __future__ import annotations
 
 import argparse
-import json
 from collections import defaultdict
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from trl_integration.line_files import read_lines
+from trl_integration.output_folder import LOG, ROLLOUTS
 from trl_integration.records import Record, read_records
 
 PARTS = {
@@ -45,8 +46,8 @@ def rollouts_time(records: Sequence[Record]) -> dict[str, dict[str, float]]:
 
 
 def told(folder: Path) -> str:
-    log = [json.loads(line) for line in (folder / "log.jsonl").read_text().splitlines()]
-    records = read_records(folder / "rollouts.jsonl")
+    log = list(read_lines(folder / LOG))
+    records = read_records(folder / ROLLOUTS)
     time = trainers_time(log)
     steps = sum("perf/step_s" in entry for entry in log)
     untimed = sum("loss" in entry and "perf/step_s" not in entry for entry in log)
