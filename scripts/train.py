@@ -32,7 +32,7 @@ from trl_integration.config import TrainConfig, identity, load
 from trl_integration.cpu import run_without_gpu
 from trl_integration.engine_state import renew
 from trl_integration.line_files import append_lines
-from trl_integration.output_folder import LOG, ROLLOUTS, begin, checkpoints, held, keep_settings
+from trl_integration.output_folder import LOG, ROLLOUTS, begin, checkpoints, held, keep_settings, refuse_other_settings
 from trl_integration.preparation import (
     adapter,
     chosen_reward,
@@ -183,8 +183,11 @@ def main() -> None:
 def place(output: Path, config: TrainConfig, resume: bool) -> str | None:
     """The checkpoint to go on from."""
     if os.environ.get("RANK", "0") == "0":
+        settings = identity(config)
+        if resume:
+            refuse_other_settings(output, settings)
         checkpoint = begin(output, resume=resume)
-        keep_settings(output, identity(config), resume=resume)
+        keep_settings(output, settings)
         return checkpoint
     return str(checkpoints(output)[-1]) if resume else None
 

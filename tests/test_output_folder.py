@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from harbor_env.errors import UsageError
 from trl_integration.config import build, identity
 from trl_integration.line_files import append_lines, read_lines
-from trl_integration.output_folder import begin, checkpoints, held, keep_settings
+from trl_integration.output_folder import begin, checkpoints, held, keep_settings, refuse_other_settings
 
 
 def saved(output: Path, step: int, **changed: str | None) -> Path:
@@ -90,14 +92,19 @@ def test_a_line_cut_short_takes_no_other_with_it(tmp_path: Path) -> None:
     assert [line["a"] for line in read_lines(path)] == [1, 2, 4]
 
 
+def go_on(folder: Path, settings: Mapping[str, Any]) -> None:
+    refuse_other_settings(folder, settings)
+    keep_settings(folder, settings)
+
+
 def test_a_run_goes_on_with_the_settings_it_began_with(tmp_path: Path) -> None:
     began = {"model": "m", "harnesses": ("a", "b"), "lora": None}
-    keep_settings(tmp_path, began, resume=False)
-    keep_settings(tmp_path, began, resume=True)
+    keep_settings(tmp_path, began)
+    go_on(tmp_path, began)
     with pytest.raises(UsageError, match=r"harnesses \['a', 'b'\], now \['b'\].*lora None, now"):
-        keep_settings(tmp_path, {**began, "harnesses": ("b",), "lora": {"r": 4}}, resume=True)
-    keep_settings(tmp_path, began, resume=True)
-    keep_settings(tmp_path, {**began, "model": "other"}, resume=False)
+        go_on(tmp_path, {**began, "harnesses": ("b",), "lora": {"r": 4}})
+    go_on(tmp_path, began)
+    keep_settings(tmp_path, {**began, "model": "other"})
 
 
 def test_stages_of_harnesses_are_written_down(tmp_path: Path) -> None:
@@ -110,14 +117,14 @@ def test_stages_of_harnesses_are_written_down(tmp_path: Path) -> None:
     }
     stages = [{"harnesses": ["a"], "groups": 3}, {"harnesses": {"a": 1, "b": 2}}]
     config = build({**given, "harnesses": stages})
-    keep_settings(tmp_path, identity(config), resume=False)
-    keep_settings(tmp_path, identity(config), resume=True)
+    keep_settings(tmp_path, identity(config))
+    go_on(tmp_path, identity(config))
     other = build({**given, "harnesses": [{**stages[0], "groups": 4}, stages[1]]})
     with pytest.raises(UsageError, match="harnesses"):
-        keep_settings(tmp_path, identity(other), resume=True)
+        go_on(tmp_path, identity(other))
 
 
 def test_a_run_begun_without_settings_written_down_goes_on(tmp_path: Path) -> None:
-    keep_settings(tmp_path, {"model": "m"}, resume=True)
+    go_on(tmp_path, {"model": "m"})
     with pytest.raises(UsageError, match="model 'm', now 'n'"):
-        keep_settings(tmp_path, {"model": "n"}, resume=True)
+        go_on(tmp_path, {"model": "n"})

@@ -107,9 +107,7 @@ def build(document: Mapping[str, Any]) -> TrainConfig:
     unknown = sorted(str(name) for name in given if name not in known)
     if unknown:
         raise ValueError(f"Unknown settings: {', '.join(unknown)}. Known are {', '.join(sorted(known))}.")
-    missing = [
-        name for name in ("model", "servers", "harnesses", "output_dir") if given.get(name) in ("", [], {}, None)
-    ]
+    missing = [name for name in NEEDED if given.get(name) in ("", [], {}, None)]
     if missing:
         raise ValueError(f"Missing settings: {', '.join(missing)}.")
     given["servers"] = _names("servers", given["servers"])

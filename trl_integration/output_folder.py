@@ -57,19 +57,24 @@ def begin(folder: Path, *, resume: bool) -> str | None:
     return str(checkpoint) if checkpoint else None
 
 
-def keep_settings(folder: Path, settings: Mapping[str, Any], *, resume: bool) -> None:
-    """Write down what makes a run the run it is. UsageError: to go on, other settings are given than it began with."""
+def refuse_other_settings(folder: Path, settings: Mapping[str, Any]) -> None:
+    """UsageError: the run in the folder began with others. One whose settings nobody wrote down is not refused."""
     path = folder / SETTINGS
+    began = json.loads(path.read_bytes()) if path.exists() else None
+    if began is None:
+        return
     given = json.loads(json.dumps(settings))
-    if resume and path.exists():
-        began = json.loads(path.read_bytes())
-        other = [f"{key} {began.get(key)!r}, now {value!r}" for key, value in given.items() if began.get(key) != value]
-        if other:
-            raise UsageError(
-                f"{folder} began with other settings: {'; '.join(other)}. Give them as they were, or begin anew in "
-                "another output_dir."
-            )
-    write_whole(path, [json.dumps(given, indent=1).encode()])
+    other = [f"{key} {began.get(key)!r}, now {value!r}" for key, value in given.items() if began.get(key) != value]
+    if other:
+        raise UsageError(
+            f"{folder} began with other settings: {'; '.join(other)}. Give them as they were, or begin anew in "
+            "another output_dir."
+        )
+
+
+def keep_settings(folder: Path, settings: Mapping[str, Any]) -> None:
+    """Write down what makes a run the run it is."""
+    write_whole(folder / SETTINGS, [json.dumps(settings, indent=1).encode()])
 
 
 def _put_aside(path: Path, key: str, end: int) -> None:

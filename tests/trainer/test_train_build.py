@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from harbor_env.errors import UsageError
-from scripts.train import LogFile, build, free_engine
+from scripts.train import LogFile, build, free_engine, place
 from tests.fake_server import task_server
 from tests.trainer.fake_vllm import BASE, FakeVllm
 from tests.trainer.loops import loop_of
@@ -133,3 +133,18 @@ def test_of_several_processes_the_first_one_logs(tmp_path: Path, first: bool, li
     state = SimpleNamespace(global_step=3, is_world_process_zero=first)
     LogFile(path).on_log(None, state, None, {"loss": 0.5})
     assert [json.loads(line) for line in path.read_text().splitlines()] == lines
+
+
+@pytest.mark.parametrize("resume", [True, False])
+def test_a_start_that_is_refused_leaves_the_folder_as_it_was(tmp_path: Path, resume: bool) -> None:
+    checkpoint = tmp_path / "checkpoint-2"
+    checkpoint.mkdir()
+    for name, text in {"trainer_state": '{"a": 1}', "rollout_state": '{"prompt_index": 5}'}.items():
+        (checkpoint / f"{name}.json").write_text(text)
+    (tmp_path / "log.jsonl").write_text('{"step": 2}\n{"step": 3}\n')
+    (tmp_path / "settings.json").write_text('{"model": "another"}')
+    given = {"model": "m", "servers": ["http://a"], "harnesses": ["pi"], "output_dir": str(tmp_path)}
+    before = {path: path.read_bytes() for path in tmp_path.rglob("*") if path.is_file()}
+    with pytest.raises(UsageError, match="began with other settings" if resume else "has checkpoints"):
+        place(tmp_path, settings(given), resume)
+    assert {path: path.read_bytes() for path in tmp_path.rglob("*") if path.is_file()} == before
