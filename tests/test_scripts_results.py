@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import os
 import signal
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 import pytest
@@ -18,6 +18,7 @@ from harbor_env.records import append_result
 from scripts.collect_sft import main as collect
 from scripts.collect_sft import solved
 from scripts.evaluate import load, run_all, show, table
+from tests.waiting import until
 
 
 @pytest.fixture
@@ -136,8 +137,7 @@ def test_a_batch_ends_in_its_own_order_when_its_evaluation_is_ended(tmp_path: Pa
     script = f"import sys; from scripts.evaluate import run_all; sys.exit(run_all([{batch!r}] * 2))"
     evaluation = subprocess.Popen([sys.executable, "-c", script], start_new_session=True)
     try:
-        while not left.exists():
-            time.sleep(0.02)
+        asyncio.run(until(lambda: left.exists() and left.read_text() == "began "))
         if to_all:
             os.killpg(evaluation.pid, signal.SIGINT)
         else:
