@@ -9,7 +9,7 @@ import re
 import signal
 import sys
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -46,8 +46,11 @@ async def lines(folder: Path, count: int) -> AsyncIterator[list[Line]]:
 
 def _open(pid: int | str) -> set[str]:
     """Sockets and mount namespaces a process has open."""
-    links = (str(path.readlink()) for path in Path(f"/proc/{pid}/fd").iterdir())
-    return {link for link in links if re.match("socket:|mnt:", link)}
+    found = set()
+    for path in Path(f"/proc/{pid}/fd").iterdir():
+        with suppress(FileNotFoundError):  # closed since it was listed
+            found.add(str(path.readlink()))
+    return {link for link in found if re.match("socket:|mnt:", link)}
 
 
 def _runs(pid: int) -> bool:

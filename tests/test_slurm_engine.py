@@ -100,7 +100,8 @@ class FakeAdapters:
 
 async def test_every_node_runs_a_rank_of_the_engine_and_all_end_together(jobs: Jobs) -> None:
     engine = jobs.start("engine.sbatch", SLURM_NNODES="2")
-    await until(appears(jobs.run / "engine.url", engine))
+    for sign in (jobs.run / "engine.url", *(jobs.asked.with_name(f"asked.up.{rank}") for rank in (0, 1))):
+        await until(appears(sign, engine))
     status, printed = jobs.end_of(engine, signal.SIGTERM)
     assert (status, {"rank 0 is up", "rank 1 is up"} <= set(printed.splitlines())) == (0, True)
     assert jobs.left() == ([], [])

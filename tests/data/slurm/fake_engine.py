@@ -1,4 +1,7 @@
-"""A fake vLLM as a process: `fake_engine.py PORT`, until SIGTERM. A rank other than the first only waits."""
+"""A fake vLLM as a process: `fake_engine.py PORT`, until SIGTERM. A rank other than the first only waits.
+
+Once rank N is up and has said so, the file $ASKED.up.N is there.
+"""
 
 from __future__ import annotations
 
@@ -7,6 +10,7 @@ import os
 import signal
 import sys
 from collections import defaultdict
+from pathlib import Path
 
 from tests.fake_vllm import FakeVllm
 
@@ -18,14 +22,21 @@ class AnyTokenizersEngine(FakeVllm):
         return defaultdict(lambda: -0.25, super().logprobs(temperature))
 
 
+def say_up(rank: str) -> None:
+    print("rank", rank, "is up", flush=True)
+    if asked := os.environ.get("ASKED"):
+        Path(f"{asked}.up.{rank}").touch()
+
+
 async def main(port: int) -> None:
     told = asyncio.Event()
     asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, told.set)
     fake = AnyTokenizersEngine()
     fake.port = port
-    if os.environ.get("SLURM_NODEID", "0") == "0":
+    rank = os.environ.get("SLURM_NODEID", "0")
+    if rank == "0":
         await fake.start()
-    print("rank", os.environ.get("SLURM_NODEID", "0"), "is up", flush=True)
+    say_up(rank)
     await told.wait()
     await fake.stop()
 
