@@ -21,6 +21,7 @@ from harbor_env.gateway_client import OpenSession
 from harbor_env.rollout import GatewayAddress, RolloutSpec, run_rollout
 from tests.serving import Served, serving
 from tests.tiny_harness import write_answer, write_task
+from tests.waiting import until
 from trl_integration.compare import Sample, samples_of
 
 WRITES = Message("assistant", "Writing.", tool_calls=(ToolCall("", "bash", write_answer()),))
@@ -199,4 +200,5 @@ async def test_a_cancelled_rollout_ends_its_sandbox_and_raises(spec: RolloutSpec
     running.cancel()
     with pytest.raises(asyncio.CancelledError):
         await running
+    await until(lambda: served.engine.aborted > 0)  # the gateway hears by itself that nobody waits any more
     assert served.engine.aborted == 1

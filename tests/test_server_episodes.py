@@ -150,6 +150,7 @@ async def test_a_client_that_goes_away_cancels_its_rollout(served: Environments)
     await served.engine.arrived.wait()
     stepping.cancel()
     await until(lambda: served.backend.pool.busy == 0)
+    await until(lambda: served.engine.aborted > 0)  # the gateway hears by itself that nobody waits any more
     assert served.engine.aborted == 1
     await env.close()
 

@@ -180,6 +180,7 @@ async def test_a_half_open_connection_is_noticed_and_its_rollout_ended(served: E
     await served.engine.arrived.wait()
     half.transport.pause_reading()  # pings are not answered any more, and nothing says that the connection is gone
     await until(lambda: served.backend.pool.busy == 0)
+    await until(lambda: served.engine.aborted > 0)  # the gateway hears by itself that nobody waits any more
     assert served.engine.aborted == 1
     half.transport.abort()
 
